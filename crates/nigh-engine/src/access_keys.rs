@@ -242,6 +242,14 @@ impl AccessKeys {
         self.entries.read().get(id).map(|entry| entry.secret.clone())
     }
 
+    /// The secret that `id` signs with, if it is a client's key and no sandbox's.
+    #[must_use]
+    pub fn client_secret(&self, id: &AccessKeyId) -> Option<SecretKey> {
+        let entries = self.entries.read();
+        let entry = entries.get(id).filter(|entry| matches!(entry.holder, Holder::Client(_)));
+        entry.map(|entry| entry.secret.clone())
+    }
+
     /// The keys of `namespace`'s clients, by id.
     #[must_use]
     pub fn of_namespace(&self, namespace: &Namespace) -> Vec<AccessKeyId> {
@@ -340,6 +348,8 @@ mod tests {
 
         let again = AccessKeys::load(&registry).await.unwrap();
         assert_eq!(again.secret(&client), Some(secret));
+        assert_eq!(again.client_secret(&client), again.secret(&client));
+        assert!(keys.secret(&inside).is_some() && keys.client_secret(&inside).is_none());
         assert_eq!(again.principal(&client), Ok(Principal::outside(tenant)));
         assert_eq!(again.principal(&inside), Err(AccessDenied::UnknownKey(inside)));
     }

@@ -1,8 +1,10 @@
-//! Accepts connections up to a limit, serves each over HTTP/1.1, and drains them at the end.
+//! Accepts connections up to a limit, serves each over HTTP/1.1, closes those of silent clients, and drains them at the
+//! end.
 
 use std::convert::Infallible;
 use std::io;
 use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,37 +14,42 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::places::Places;
+use crate::pulse::{AnsweringGuard, Order, Patience, Pulse};
+use crate::send_guard::SendGuard;
+
 /// The head of a request, and the bytes of a body that are read at once.
 const HEAD_BYTES_MAX: usize = 64 << 10;
-/// A connection that sends no whole head in this time is closed; an idle one too.
-const HEAD_TIME_MAX: Duration = Duration::from_secs(60);
+/// How long clients may be silent.
+const PATIENCE: Patience =
+    Patience { first_head: FIRST_HEAD_TIME_MAX, head: Duration::from_secs(60), send: Duration::from_secs(30) };
+/// A new connection must send a whole head in this time.
+pub const FIRST_HEAD_TIME_MAX: Duration = Duration::from_secs(10);
 /// The wait after a failed accept, which means that file descriptors or memory are short.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Accepts connections with `next` and gives each to `start` with a place of `places`. `start` must not block; the
 /// place is free again when the permit is dropped.
 ///
-/// While no place is free, one accepted connection waits here and the others wait in the kernel's backlog. Returns only
-/// if `places` is closed.
+/// While no place is free, a connection that no request needs is closed for the next one (`Places`); if there is none, one
+/// accepted connection waits here and the others wait in the kernel's backlog. Never returns.
 pub async fn accept<S, N>(
     door: &str,
-    places: &Arc<Semaphore>,
+    places: &Places,
     next: impl Fn() -> N + Send,
     mut start: impl FnMut(S, OwnedSemaphorePermit) + Send,
 ) where
     N: Future<Output = io::Result<S>> + Send,
 {
     loop {
-        let accepted = next().await;
-        let Ok(place) = Arc::clone(places).acquire_owned().await else { return };
-        match accepted {
-            Ok(stream) => start(stream, place),
+        match next().await {
+            Ok(stream) => start(stream, places.take().await),
             Err(error) => {
                 tracing::warn!(%error, "the {door} cannot accept a connection");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -58,26 +65,35 @@ where
     A: Fn(Request<Incoming>, IpAddr) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Response<Full<Bytes>>> + Send + 'static,
 {
-    let (places, tracker) = (Arc::new(Semaphore::new(connections_max)), TaskTracker::new());
+    let (places, tracker) = (Places::new(connections_max), TaskTracker::new());
+    let watch = places.watch(PATIENCE);
     let accepting = accept(
         door,
         &places,
         || listener.accept(),
         |(stream, peer), place| {
-            let (stop, answer) = (stop.clone(), answer.clone());
+            let (pulse, answer) = (watch.add(), answer.clone());
             tracker.spawn(async move {
                 let _place = place;
-                connection(stream, stop, move |request| answer(request, peer.ip())).await;
+                connection(stream, pulse, move |request| answer(request, peer.ip())).await;
             });
         },
     );
-    stop.run_until_cancelled(accepting).await;
+    tokio::select! {
+        () = stop.cancelled() => {}
+        () = accepting => {}
+        never = watch.keep() => match never {},
+    }
     drop(listener);
     tracker.close();
-    tracker.wait().await;
+    watch.tell(Order::Drain);
+    tokio::select! {
+        () = tracker.wait() => {}
+        never = watch.keep() => match never {},
+    }
 }
 
-async fn connection<F>(stream: TcpStream, stop: CancellationToken, answer: impl Fn(Request<Incoming>) -> F + Send)
+async fn connection<F>(stream: TcpStream, pulse: Arc<Pulse>, answer: impl Fn(Request<Incoming>) -> F + Send)
 where
     F: Future<Output = Response<Full<Bytes>>> + Send,
 {
@@ -86,23 +102,18 @@ where
         return;
     }
     let service = service_fn(|request| {
-        let answered = answer(request);
-        async move { Ok::<_, Infallible>(answered.await) }
-    });
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIME_MAX)
-        .max_buf_size(HEAD_BYTES_MAX)
-        .serve_connection(TokioIo::new(stream), service);
-    tokio::pin!(connection);
-    let result = tokio::select! {
-        result = connection.as_mut() => result,
-        () = stop.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
+        let (answering, answered) = (AnsweringGuard::begin(&pulse), answer(request));
+        async move {
+            let response = answered.await;
+            drop(answering);
+            Ok::<_, Infallible>(response)
         }
-    };
-    if let Err(error) = result {
+    });
+    // The watch finds silent clients: hyper gets no timer, and so sets none.
+    let connection = http1::Builder::new()
+        .max_buf_size(HEAD_BYTES_MAX)
+        .serve_connection(TokioIo::new(SendGuard::new(stream, Arc::clone(&pulse))), service);
+    if let Err(error) = pulse.run(pin!(connection), |connection| connection.graceful_shutdown()).await {
         tracing::debug!(%error, "a connection broke");
     }
 }

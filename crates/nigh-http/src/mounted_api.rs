@@ -14,7 +14,7 @@ use crate::request_body::BodyRoom;
 pub trait MountedApi: Send + Sync {
     /// Whether this API answers requests for `path`.
     fn answers(&self, path: &str) -> bool;
-    /// Answers a request, whose body takes memory from `room`.
+    /// Answers a request, which takes its share and its body's memory from `room`.
     async fn answer(&self, head: &Parts, body: Incoming, room: &BodyRoom) -> Response<Full<Bytes>>;
     /// Returns when the background work of its requests has ended.
     async fn finished(&self);

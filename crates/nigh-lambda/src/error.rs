@@ -94,6 +94,11 @@ impl LambdaError {
         Self { reason: Some(reason), ..self }
     }
 
+    /// Whether no operation of this door has such a method and path.
+    pub(crate) fn is_unknown_operation(&self) -> bool {
+        self.kind == Self::unknown_operation("").kind
+    }
+
     /// The body, as the SDKs read it.
     #[must_use]
     pub fn body(&self) -> Bytes {

@@ -18,6 +18,7 @@ mod route;
 mod server;
 mod shape;
 mod states;
+mod stray;
 mod urls;
 mod validation;
 
@@ -82,6 +83,7 @@ pub struct LambdaDoorParts {
 pub struct LambdaDoor {
     parts: LambdaDoorParts,
     settings: LambdaDoorSettings,
+    connections_max: usize,
     bodies: BodyRoom,
 }
 
@@ -89,6 +91,13 @@ impl LambdaDoor {
     /// A door, which answers nothing before `serve`.
     #[must_use]
     pub fn new(parts: LambdaDoorParts, settings: LambdaDoorSettings) -> Self {
-        Self { parts, settings, bodies: BodyRoom::default() }
+        let connections_max = server::CONNECTIONS_MAX;
+        Self { parts, settings, connections_max, bodies: BodyRoom::new(connections_max) }
+    }
+
+    /// The same, for so many connections at a time, and so requests under way.
+    #[must_use]
+    pub fn with_connections(self, connections_max: usize) -> Self {
+        Self { connections_max, bodies: BodyRoom::new(connections_max), ..self }
     }
 }

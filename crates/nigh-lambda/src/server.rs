@@ -1,7 +1,8 @@
 //! The door's HTTP: connections, limits and signatures.
 //!
-//! A request's head is checked before its body is read. The body is read within limits of length and time, and not parsed
-//! before its signature is verified.
+//! A request's head is checked, and its share of the door taken, before its body is read. The body is read within limits of
+//! length, rate and time, and not parsed before its signature is verified: who knows a key and not its secret can use up
+//! that key's share for the time of a body, and nothing of others.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -11,21 +12,21 @@ use futures::future::BoxFuture;
 use http::request::Parts;
 use http::{HeaderValue, Request as HttpRequest};
 use hyper::body::Incoming;
-use nigh_http::request_body::{BodyError, read_body};
+use nigh_http::request_body::{BodyError, RoomGuard, read_body};
+use nigh_http::shares::requester_of;
 use nigh_http::sigv4::{Authorization, RequestHead};
 use nigh_terms::{AccessKeyId, Principal};
 use sha2::{Digest, Sha256};
 use tokio::net::TcpListener;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::operations::Request;
 use super::response::{LambdaResponse, error_answer, header};
-use super::{LambdaDoor, LambdaError, Operation, states};
+use super::{LambdaDoor, LambdaError, Operation, states, stray};
 
-/// Connections at a time; further ones wait.
-const CONNECTIONS_MAX: usize = 1024;
+/// Connections at a time, and so requests under way; while none is idle, further ones wait.
+pub(super) const CONNECTIONS_MAX: usize = 1024;
 /// The payload of an invocation (Lambda quotas: 6 MB).
 const PAYLOAD_BYTES_MAX: u64 = 6 << 20;
 /// A body with an archive of 50 MiB in base64, Lambda's limit.
@@ -40,7 +41,7 @@ impl LambdaDoor {
     pub fn serve(self: Arc<Self>, listener: TcpListener, until: CancellationToken) -> BoxFuture<'static, ()> {
         Box::pin(async move {
             let door = Arc::clone(&self);
-            nigh_http::listener::serve("Lambda door", listener, CONNECTIONS_MAX, until, move |request, from| {
+            nigh_http::listener::serve("Lambda door", listener, self.connections_max, until, move |request, from| {
                 let door = Arc::clone(&door);
                 async move { door.answer(request, from).await }
             })
@@ -75,7 +76,11 @@ impl LambdaDoor {
             Ok(operation) => self.signed(operation, &head, body).await,
             Err(error) => Err(error),
         };
-        let refused = |error: LambdaError| if is_states { states::refusal(&error) } else { error_answer(&error) };
+        let refused = |error: LambdaError| match error.is_unknown_operation().then(|| stray::answer(&head)).flatten() {
+            Some(answer) => answer,
+            None if is_states => states::refusal(&error),
+            None => error_answer(&error),
+        };
         let mut answer = result.unwrap_or_else(refused);
         let status = answer.status().as_str().to_owned();
         metrics::counter!("nigh_lambda_requests_total", "operation" => name, "status" => status).increment(1);
@@ -98,13 +103,14 @@ impl LambdaDoor {
         self.perform(operation, Request { who, query, headers: &head.headers, body }).await
     }
 
-    /// Reads an unsigned body within the limits of `operation`.
+    /// Reads an unsigned body for `requester` within the limits of `operation`.
     pub(super) async fn unsigned_body(
         &self,
+        requester: &str,
         operation: Operation<'_>,
         body: Incoming,
-    ) -> Result<(Bytes, Option<OwnedSemaphorePermit>), LambdaError> {
-        let room = self.room_for(operation, &body).await?;
+    ) -> Result<(Bytes, RoomGuard), LambdaError> {
+        let room = self.room_for(requester, operation, &body).await?;
         Ok((body_of(operation, body).await?, room))
     }
 
@@ -119,11 +125,11 @@ impl LambdaDoor {
         authorization.check_claims(&head.headers, operation.service(), self.parts.clock.wall())?;
         let key = AccessKeyId::new(authorization.access_key);
         // Rejects unknown keys before reading the body.
-        self.principal(&key)?;
+        let requester = requester_of(&self.principal(&key)?, &key);
         let secret = self.parts.keys.secret(&key);
         let secret = secret.ok_or_else(|| LambdaError::unrecognized_client("the access key was revoked"))?;
 
-        let room = self.room_for(operation, &body).await?;
+        let room = self.room_for(&requester, operation, &body).await?;
         let body = body_of(operation, body).await?;
         let digest = digest(&body).await?;
         let signed = RequestHead {
@@ -141,15 +147,16 @@ impl LambdaDoor {
         Ok(self.parts.keys.principal(key)?)
     }
 
-    /// Waits for memory for this body.
+    /// Takes the share of this request, and waits for memory for its body.
     async fn room_for(
         &self,
+        requester: &str,
         operation: Operation<'_>,
         body: &Incoming,
-    ) -> Result<Option<OwnedSemaphorePermit>, LambdaError> {
+    ) -> Result<RoomGuard, LambdaError> {
         // An archive is in memory as text, as bytes and unpacked.
         let copies = if operation.carries_code() { 3 } else { 1 };
-        let room = self.bodies.take(body, body_limit(operation), copies).await;
+        let room = self.bodies.take(requester, body, body_limit(operation), copies).await;
         room.map_err(|error| refused(operation, &error))
     }
 }
@@ -159,8 +166,8 @@ pub(super) struct SignedRequest {
     pub(super) who: Principal,
     pub(super) key: String,
     pub(super) body: Bytes,
-    /// Held as long as the body.
-    pub(super) room: Option<OwnedSemaphorePermit>,
+    /// Held as long as the request is under way.
+    pub(super) room: RoomGuard,
 }
 
 const fn body_limit(operation: Operation<'_>) -> u64 {
@@ -182,9 +189,9 @@ fn refused(operation: Operation<'_>, error: &BodyError) -> LambdaError {
                 _ => LambdaError::entity_too_large(message),
             }
         }
-        BodyError::TimedOut => LambdaError::timed_out(error.to_string()),
+        BodyError::TimedOut | BodyError::TooSlow(_) => LambdaError::timed_out(error.to_string()),
         BodyError::Broken(_) => LambdaError::invalid_content(error.to_string()),
-        BodyError::NoRoom => LambdaError::too_many_requests(error.to_string()),
+        BodyError::NoRoom | BodyError::ShareTaken => LambdaError::too_many_requests(error.to_string()),
     }
 }
 

@@ -11,13 +11,13 @@ use hyper::body::Incoming;
 use nigh_functions::function_arn::{function_arn, parse_function_reference};
 use nigh_functions::function_store::{FunctionUrl, UrlAuth};
 use nigh_functions::function_url::{URL_ID_CHARS, UrlRequest, UrlTarget, event_of_request, response_of_answer};
+use nigh_http::request_body::RoomGuard;
 use nigh_http::throttle::say_when;
 use nigh_invoke::invocation::InvokeRequest;
 use nigh_terms::{FunctionName, Namespace, Principal, Timestamp};
 use rand::Rng as _;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use tokio::sync::OwnedSemaphorePermit;
 use uuid::Uuid;
 
 use super::operations::Request;
@@ -168,7 +168,7 @@ impl LambdaDoor {
         from: IpAddr,
     ) -> Result<LambdaResponse, LambdaError> {
         let (namespace, function, auth) = self.url_owner(target.id)?;
-        let (who, key, body, _room) = self.let_in(namespace, auth, head, body).await?;
+        let (who, key, body, _room) = self.let_in(namespace, &function, auth, head, body).await?;
         let request_id = Uuid::new_v4().to_string();
         let payload = event_of_request(&UrlRequest {
             target,
@@ -197,7 +197,7 @@ impl LambdaDoor {
         }
         let (who, function, body, _room) = match self.url_owner(to) {
             Ok((namespace, function, auth)) => {
-                let (who, _, body, room) = self.let_in(namespace, auth, head, body).await?;
+                let (who, _, body, room) = self.let_in(namespace, &function, auth, head, body).await?;
                 (who, function, body, room)
             }
             Err(_) => {
@@ -218,18 +218,21 @@ impl LambdaDoor {
         found.ok_or_else(|| LambdaError::not_found("there is no function with this URL"))
     }
 
-    /// The caller of a function's URL in `namespace`, and the body.
+    /// The caller of a function's URL in `namespace`, and the body. If anybody may call it, its callers share the door
+    /// as one.
     async fn let_in(
         &self,
         namespace: Namespace,
+        function: &FunctionName,
         auth: UrlAuth,
         head: &Parts,
         body: Incoming,
-    ) -> Result<(Principal, Option<String>, Bytes, Option<OwnedSemaphorePermit>), LambdaError> {
+    ) -> Result<(Principal, Option<String>, Bytes, RoomGuard), LambdaError> {
         let operation = Operation::Invoke("");
         match auth {
             UrlAuth::Nobody => {
-                let (body, room) = self.unsigned_body(operation, body).await?;
+                let requester = format!("url {namespace}/{function}");
+                let (body, room) = self.unsigned_body(&requester, operation, body).await?;
                 Ok((Principal::outside(namespace), None, body, room))
             }
             UrlAuth::Iam => {

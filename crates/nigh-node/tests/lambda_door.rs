@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test ends by panicking")]
 
+#[path = "lambda_door_support/hostile.rs"]
+mod hostile;
 mod lambda_door_support;
 #[path = "lambda_door_support/openwhisk.rs"]
 mod openwhisk;

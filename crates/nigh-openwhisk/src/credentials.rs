@@ -52,10 +52,10 @@ impl Credentials {
     }
 }
 
-/// The principal of a request that needs a key.
-pub(super) fn required(headers: &HeaderMap, keys: &AccessKeys) -> Result<Principal, WhiskError> {
+/// The principal of a request that needs a key, and the key.
+pub(super) fn required(headers: &HeaderMap, keys: &AccessKeys) -> Result<(Principal, AccessKeyId), WhiskError> {
     let credentials = Credentials::of(headers)?.ok_or_else(|| WhiskError::unauthorized(NOT_SUPPLIED))?;
-    credentials.principal(keys)
+    Ok((credentials.principal(keys)?, credentials.key))
 }
 
 #[cfg(test)]
@@ -77,7 +77,7 @@ mod tests {
         keys.set_invocation(&key, Some(nigh_terms::InvocationId::now()));
         let basic = |text: String| headers(&format!("Basic {}", STANDARD.encode(text)));
         let right = basic(format!("{key}:{}", secret.reveal()));
-        assert_eq!(required(&right, &keys).unwrap().namespace.as_str(), "tenant");
+        assert_eq!(required(&right, &keys).unwrap().0.namespace.as_str(), "tenant");
         for wrong in [
             basic(format!("{key}:wrong")),
             basic(format!("nobody:{}", secret.reveal())),

@@ -1,15 +1,27 @@
 //! Signature checks: gives `s3s` the secret of a key, and notes the operation that a request is for.
 
 use async_trait::async_trait;
+use http::{HeaderMap, header};
 use nigh_engine::AccessKeys;
-use nigh_terms::AccessKeyId;
+use nigh_http::shares::{Share, Shares};
+use nigh_terms::{AccessKeyId, SecretKey as Secret};
 use s3s::access::{S3Access, S3AccessContext};
-use s3s::auth::{S3Auth, SecretKey};
+use s3s::auth::{Credentials, S3Auth, SecretKey};
 use s3s::{S3Error, S3ErrorCode, S3Result};
 use std::sync::Arc;
 
+use crate::error::not_implemented;
 use crate::notes::RequestNotes;
 use crate::telemetry::Operation;
+
+/// The secret of `key`, if it is good here: at the node's own door for clients' keys, at a sandbox's door for the key of
+/// that sandbox, which is `only`.
+pub(crate) fn secret_here(keys: &AccessKeys, key: &AccessKeyId, only: Option<&AccessKeyId>) -> Option<Secret> {
+    match only {
+        None => keys.client_secret(key),
+        Some(only) => keys.secret(key).filter(|_| only == key),
+    }
+}
 
 /// The secrets of all keys of the node, or of one key only.
 pub(crate) struct Secrets {
@@ -31,31 +43,54 @@ impl S3Auth for Secrets {
         let unknown = || {
             S3Error::with_message(
                 S3ErrorCode::InvalidAccessKeyId,
-                "the access key does not exist, or not for this sandbox, or died with its sandbox",
+                "the access key does not exist, or not at this door, or died with its sandbox; a function's key is good at \
+                 its AWS_ENDPOINT_URL_S3",
             )
         };
-        if self.only.as_ref().is_some_and(|only| only.as_str() != access_key) {
-            return Err(unknown());
-        }
-        let secret = self.keys.secret(&AccessKeyId::new(access_key)).ok_or_else(unknown)?;
+        let key = AccessKeyId::new(access_key);
+        let secret = secret_here(&self.keys, &key, self.only.as_ref()).ok_or_else(unknown)?;
         Ok(SecretKey::from(secret.reveal()))
     }
 }
 
-/// Denies a request without a signature, and notes the operation of a request. Each handler checks what the signer may
-/// do.
-pub(crate) struct Signers;
+/// Refuses a request that is signed for STS: `s3s` would read its body before it checks its signature.
+pub(crate) fn check_service(headers: &HeaderMap) -> S3Result<()> {
+    let authorization = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    match authorization {
+        Some(text) if text.contains("/sts/aws4_request") => Err(not_implemented("the Security Token Service")),
+        _ => Ok(()),
+    }
+}
+
+/// Takes the share of a request whose signature was checked; none where the door has no shares, or without a signature.
+pub(crate) fn take_share(shares: Option<&Arc<Shares>>, signer: Option<&Credentials>) -> S3Result<Option<Share>> {
+    let (Some(shares), Some(signer)) = (shares, signer) else { return Ok(None) };
+    let taken = || {
+        S3Error::with_message(
+            S3ErrorCode::SlowDown,
+            "this access key has too many requests under way at this door; try again when some have been answered",
+        )
+    };
+    shares.take(&signer.access_key).map(Some).ok_or_else(taken)
+}
+
+/// Denies a request without a signature, notes its operation, and takes its share before its body is read. Each handler
+/// checks what the signer may do.
+pub(crate) struct Signers(pub(crate) Option<Arc<Shares>>);
 
 #[async_trait]
 impl S3Access for Signers {
     async fn check(&self, context: &mut S3AccessContext<'_>) -> S3Result<()> {
         let operation = Operation::of(context.s3_op().name());
-        if let Some(notes) = context.extensions_mut().get::<Arc<RequestNotes>>() {
+        let notes = context.extensions_mut().get::<Arc<RequestNotes>>().cloned();
+        if let Some(notes) = &notes {
             notes.set_operation(operation);
         }
-        match context.credentials() {
-            Some(_) => Ok(()),
-            None => Err(S3Error::with_message(S3ErrorCode::AccessDenied, "the request is not signed")),
+        let unsigned = || S3Error::with_message(S3ErrorCode::AccessDenied, "the request is not signed");
+        let share = take_share(self.0.as_ref(), Some(context.credentials().ok_or_else(unsigned)?))?;
+        if let Some(notes) = notes {
+            notes.set_share(share);
         }
+        Ok(())
     }
 }

@@ -13,15 +13,17 @@ use http_body::Body as _;
 use hyper::body::Incoming;
 use nigh_data::Digest;
 use nigh_engine::AccessKeys;
+use nigh_http::places::Places;
+use nigh_http::shares::Shares;
 use nigh_objects::ObjectMemory;
 use nigh_terms::AccessKeyId;
 use s3s::config::{S3Config, StaticConfigProvider};
 use s3s::service::{S3Service, S3ServiceBuilder};
 use s3s::validation::NameValidation;
 use s3s::{Body, HttpRequest, S3Error, S3ErrorCode};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 
-use crate::auth::{Secrets, Signers};
+use crate::auth::{Secrets, Signers, check_service};
 use crate::error::{fate_error, not_implemented};
 use crate::handlers::Handlers;
 use crate::lanes::Lanes;
@@ -49,7 +51,7 @@ pub struct S3Door {
     telemetry: Arc<Telemetry>,
     service: S3Service,
     pub(crate) limits: DoorLimits,
-    pub(crate) connections: Arc<Semaphore>,
+    pub(crate) places: Arc<Places>,
     pub(crate) lanes: Arc<Lanes>,
 }
 
@@ -61,19 +63,22 @@ impl S3Door {
     /// If the caller is in no runtime, or if the system cannot start a thread for connections.
     pub fn new(memory: Arc<ObjectMemory>, keys: AccessKeys, limits: DoorLimits) -> io::Result<Self> {
         let handlers = Arc::new(Handlers::new(memory, keys.clone()));
-        let service = service(&handlers, &keys, None, limits);
+        let shares = Some(Arc::new(Shares::new(limits.connections)));
+        let service = service(&handlers, Secrets::new(keys.clone(), None), shares, limits);
         let telemetry = Arc::new(Telemetry::new());
-        let connections = Arc::new(Semaphore::new(limits.connections));
+        let places = Arc::new(Places::new(limits.connections));
         let lanes = Arc::new(Lanes::open()?);
-        Ok(Self { handlers, keys, telemetry, service, limits, connections, lanes })
+        Ok(Self { handlers, keys, telemetry, service, limits, places, lanes })
     }
 
     /// The same door with its own connections, for the key of one sandbox only. Serve it in that sandbox's network.
     #[must_use]
     pub fn for_sandbox(&self, key: AccessKeyId) -> Self {
-        let service = service(&self.handlers, &self.keys, Some(key), self.limits);
-        let connections = Arc::new(Semaphore::new(self.limits.sandbox_connections));
-        Self { service, connections, ..self.clone() }
+        // All places are the one key's, and it keeps them from nobody.
+        let limits = DoorLimits { first_head_timeout: self.limits.head_timeout, ..self.limits };
+        let service = service(&self.handlers, Secrets::new(self.keys.clone(), Some(key)), None, limits);
+        let places = Arc::new(Places::new(limits.sandbox_connections));
+        Self { service, limits, places, ..self.clone() }
     }
 
     /// The handlers of object reads, for the fast path.
@@ -157,6 +162,7 @@ impl S3Door {
         if incoming.is_end_stream() {
             return Ok(Body::empty());
         }
+        check_service(&parts.headers)?;
         let mut body =
             UploadBody::new(incoming, Arc::clone(notes), self.telemetry.bytes_in().clone(), self.limits.body_silence);
         let chunks = match parts.headers.get(&CONTENT_SHA256).map(HeaderValue::as_bytes) {
@@ -189,15 +195,14 @@ fn carries_document(parts: &http::request::Parts) -> bool {
     parts.method != Method::PUT || !has_key || is_tagging
 }
 
-fn service(handlers: &Arc<Handlers>, keys: &AccessKeys, only: Option<AccessKeyId>, limits: DoorLimits) -> S3Service {
+fn service(handlers: &Arc<Handlers>, secrets: Secrets, shares: Option<Arc<Shares>>, limits: DoorLimits) -> S3Service {
     let mut config = S3Config::default();
     config.xml_max_body_size = limits.document_bytes;
     let mut builder = S3ServiceBuilder::new(SharedHandlers(Arc::clone(handlers)));
     builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
-    builder.set_auth(Secrets::new(keys.clone(), only));
-    builder.set_access(Signers);
-    builder.set_validation(AnyBucketName);
-    builder.set_route(Routes(Reads(Arc::clone(handlers))));
+    builder.set_auth(secrets);
+    builder.set_access(Signers(shares.clone()));
+    builder.set_route(Routes { reads: Reads(Arc::clone(handlers)), shares });
     builder.build()
 }
 

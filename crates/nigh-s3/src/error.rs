@@ -130,7 +130,8 @@ pub(crate) fn fate_error(fate: Fate) -> Option<S3Error> {
         Fate::Whole => None,
         Fate::Stalled => Some(S3Error::with_message(
             S3ErrorCode::RequestTimeout,
-            "the connection was not read from or written to within the timeout period; send the body without pauses",
+            "the connection was not read from or written to within the timeout period; send the body without long pauses, at \
+             4 KiB a second at least",
         )),
         Fate::Broken => Some(S3Error::with_message(S3ErrorCode::IncompleteBody, "the body broke off")),
         Fate::Malformed => {

@@ -5,7 +5,7 @@
 //! runtime, another worker could take over the socket at each of these steps.
 //!
 //! A lane's runtime has sockets only, and no timers. Tasks, timers and store clients that a request starts belong to
-//! the node's runtime, whose context is entered while the request is answered. `watch` closes silent connections.
+//! the node's runtime, whose context is entered while the request is answered. `nigh_http::watch` closes silent connections.
 
 use std::future::Future;
 use std::io;

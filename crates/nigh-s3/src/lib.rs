@@ -34,7 +34,6 @@ mod read;
 mod repeated;
 mod request_id;
 mod screen;
-mod send_guard;
 mod serve;
 mod signed_date;
 mod tagging;
@@ -43,8 +42,6 @@ mod transaction_header;
 mod transactions;
 mod upload_body;
 mod uploads;
-mod watch;
-mod xml_body;
 
 pub use door::S3Door;
 pub use fast_path::{

@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use nigh_data::Digest;
 use nigh_engine::CallGuard;
+use nigh_http::shares::Share;
 
 use crate::telemetry::Operation;
 
@@ -38,6 +39,7 @@ pub(crate) struct RequestNotes {
     fate: AtomicU8,
     handled: AtomicBool,
     call: OnceLock<CallGuard>,
+    share: OnceLock<Share>,
     digest: Mutex<Option<Digest>>,
 }
 
@@ -102,6 +104,14 @@ impl RequestNotes {
     pub(crate) fn set_call(&self, call: CallGuard) {
         // A request is handled once.
         let _ = self.call.set(call);
+    }
+
+    /// The request has a share of the door as long as these notes are held.
+    pub(crate) fn set_share(&self, share: Option<Share>) {
+        if let Some(share) = share {
+            // A request is routed once.
+            let _ = self.share.set(share);
+        }
     }
 
     /// The request's call. None until the request may act.

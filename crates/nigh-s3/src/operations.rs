@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use http::{Extensions, HeaderMap, Method, Uri};
+use nigh_http::shares::Shares;
 use s3s::dto::{
     AbortMultipartUploadInput, AbortMultipartUploadOutput, CompleteMultipartUploadInput, CompleteMultipartUploadOutput,
     CopyObjectInput, CopyObjectOutput, CreateBucketInput, CreateBucketOutput, CreateMultipartUploadInput,
@@ -24,14 +25,20 @@ use s3s::dto::{
 use s3s::route::S3Route;
 use s3s::{Body, S3, S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
+use crate::auth::take_share;
 use crate::error::invocation_ended;
 use crate::handlers::Handlers;
 use crate::read::{ReadExtension, Reads};
+use crate::serve::ShareUntilSent;
 use crate::transactions::{self, TransactionRequest};
 use crate::{buckets, listing, notifications, objects, tagging, uploads};
 
-/// The handlers of requests that `s3s` does not parse: reads of objects, and requests that begin or end a transaction.
-pub(crate) struct Routes(pub(crate) Reads);
+/// The requests that `s3s` does not parse: reads of objects, and those that begin and end transactions.
+pub(crate) struct Routes {
+    pub(crate) reads: Reads,
+    /// None at a sandbox's door.
+    pub(crate) shares: Option<Arc<Shares>>,
+}
 
 #[async_trait]
 impl S3Route for Routes {
@@ -45,20 +52,27 @@ impl S3Route for Routes {
     }
 
     async fn call(&self, request: S3Request<Body>) -> S3Result<S3Response<Body>> {
+        let share = take_share(self.shares.as_ref(), request.credentials.as_ref())?;
         if let Some(asked) = request.extensions.get::<TransactionRequest>().cloned() {
-            return transactions::answer(self.0.handlers(), asked, &request).await;
+            return transactions::answer(self.reads.handlers(), asked, &request).await;
         }
-        let (who, call) = self.0.handlers().principal(request.credentials.as_ref())?;
-        let read = self.0.read(&who, request);
-        // A read has no effect, so the end of the invocation does not wait for it; the read ends with the invocation.
-        match call.cancelled() {
+        let (who, call) = self.reads.handlers().principal(request.credentials.as_ref())?;
+        let read = self.reads.read(&who, request);
+        // A read has no effect: the invocation's end does not wait for it, and the read does not outlive that end.
+        let answer = match call.cancelled() {
             None => read.await,
             Some(ended) => tokio::select! {
                 biased;
                 answer = read => answer,
                 () = ended => Err(invocation_ended()),
             },
-        }
+        };
+        answer.map(|mut answer| {
+            if let Some(share) = share.filter(|_| answer.output.bytes().is_none()) {
+                answer.extensions.insert(ShareUntilSent(Arc::new(share)));
+            }
+            answer
+        })
     }
 }
 

@@ -16,6 +16,11 @@ use http_body::{Frame, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use nigh_http::listener::FIRST_HEAD_TIME_MAX;
+use nigh_http::pulse::{AnsweringGuard, Order, Patience, Pulse};
+use nigh_http::send_guard::SendGuard;
+use nigh_http::shares::Share;
+use nigh_http::watch::Watch;
 use rustix::net::sockopt::set_socket_send_buffer_size;
 use s3s::{Body, StdError};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -26,8 +31,6 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::S3Door;
-use crate::send_guard::SendGuard;
-use crate::watch::{AnsweringGuard, Order, Patience, Pulse, Watch};
 
 /// The most bytes that a connection buffers while it reads. A request's head must fit too; `screen` allows less.
 const READ_BUFFER_MAX: usize = 256 * 1024;
@@ -47,9 +50,12 @@ pub struct DoorLimits {
     pub connections: usize,
     /// The most connections at a time of the door of one sandbox.
     pub sandbox_connections: usize,
-    /// A connection that sends no whole request head within this time is closed, also if it is idle.
+    /// A new connection is closed if its first request head does not come whole in this time.
+    pub first_head_timeout: Duration,
+    /// A connection is closed if no whole request head comes for so long; idle ones too.
     pub head_timeout: Duration,
-    /// An upload of which no byte arrives within this time fails with `RequestTimeout`.
+    /// An upload fails with `RequestTimeout` if its client pauses for so long in all and does not make up for it at
+    /// `nigh_http`'s least rate.
     pub body_silence: Duration,
     /// A connection whose client takes no byte of an answer within this time is closed, because the answer occupies
     /// memory.
@@ -66,6 +72,7 @@ impl Default for DoorLimits {
         Self {
             connections: 1024,
             sandbox_connections: 128,
+            first_head_timeout: FIRST_HEAD_TIME_MAX,
             head_timeout: Duration::from_secs(30),
             body_silence: SILENCE_MAX,
             send_silence: SILENCE_MAX,
@@ -138,7 +145,9 @@ impl S3Door {
 
     async fn serve<L: Listener>(self, listener: L, stop: CancellationToken) {
         let tracker = TaskTracker::new();
-        let watch = Watch::new(Patience { head: self.limits.head_timeout, send: self.limits.send_silence });
+        let DoorLimits { first_head_timeout, head_timeout, send_silence, .. } = self.limits;
+        let first_head = first_head_timeout.min(head_timeout);
+        let watch = self.places.watch(Patience { first_head, head: head_timeout, send: send_silence });
         tokio::select! {
             () = stop.cancelled() => {}
             () = self.accept(&listener, &tracker, &watch) => {}
@@ -170,7 +179,7 @@ impl S3Door {
             let connection = self.clone().connection::<L>(accepted, permit, watch.add());
             self.lanes.run(tracker.track_future(connection));
         };
-        nigh_http::listener::accept("S3 door", &self.connections, || listener.next(), start).await;
+        nigh_http::listener::accept("S3 door", &self.places, || listener.next(), start).await;
     }
 
     /// Serves one connection, on its lane.
@@ -199,33 +208,29 @@ impl S3Door {
         let mut http = http1::Builder::new();
         http.max_headers(HEADERS_MAX).max_buf_size(READ_BUFFER_MAX);
         let stream = SendGuard::new(stream, Arc::clone(&pulse));
-        let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
-        let mut drains = false;
-        let ended = poll_fn(|context| {
-            match pulse.order(context) {
-                Order::Serve => {}
-                Order::Drain if drains => {}
-                Order::Drain => {
-                    connection.as_mut().graceful_shutdown();
-                    drains = true;
-                }
-                Order::Close => return Poll::Ready(Ok(())),
-            }
-            connection.as_mut().poll(context)
-        });
-        if let Err(error) = ended.await {
+        let connection = pin!(http.serve_connection(TokioIo::new(stream), service));
+        if let Err(error) = pulse.run(connection, |connection| connection.graceful_shutdown()).await {
             // Clients disconnect and send garbage: not a fault of the node.
             tracing::debug!(%error, "a connection to the S3 door broke");
         }
     }
 }
 
-/// Returns `response`. If its body is not ready yet, the client counts as waiting until the body is sent.
-fn until_sent(response: Response<Body>, answering: AnsweringGuard, home: &Handle) -> Response<Body> {
+/// The share of a request whose answer is made while it is sent, in the answer's extensions.
+#[derive(Clone)]
+pub(crate) struct ShareUntilSent(pub(crate) Arc<Share>);
+
+/// `response`; if its body is not ready yet, the request counts as being answered, and as under way, until the body is
+/// sent.
+fn until_sent(mut response: Response<Body>, answering: AnsweringGuard, home: &Handle) -> Response<Body> {
     if response.body().bytes().is_some() {
         return response;
     }
-    response.map(|body| Body::http_body_unsync(BodyFromHome { body, home: home.clone(), _answering: answering }))
+    let share = response.extensions_mut().remove::<ShareUntilSent>();
+    response.map(|body| {
+        let home = home.clone();
+        Body::http_body_unsync(BodyFromHome { body, home, _answering: answering, _share: share })
+    })
 }
 
 /// A body that is produced in the node's runtime while it is sent.
@@ -233,6 +238,7 @@ struct BodyFromHome {
     body: Body,
     home: Handle,
     _answering: AnsweringGuard,
+    _share: Option<ShareUntilSent>,
 }
 
 impl http_body::Body for BodyFromHome {

@@ -13,8 +13,8 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use metrics::Counter;
 use nigh_data::Digest;
+use nigh_http::least_rate::{LeastRate, TooSlow};
 use thiserror::Error;
-use tokio::time::{Instant, Sleep};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::chunk_frames::{ChunkFrames, FrameError};
@@ -23,8 +23,8 @@ use crate::notes::{Fate, RequestNotes};
 /// Why a body ended early. The request's notes record it too.
 #[derive(Debug, Error)]
 pub(crate) enum UploadBodyError {
-    #[error("nothing came for {0:?}")]
-    Stalled(Duration),
+    #[error(transparent)]
+    Stalled(TooSlow),
     #[error("the connection: {0}")]
     Connection(#[from] hyper::Error),
     #[error("the aws-chunked encoding is broken, or a signed chunk is too large")]
@@ -40,8 +40,7 @@ pub(crate) struct UploadBody {
     inner: Incoming,
     notes: Arc<RequestNotes>,
     bytes_in: Counter,
-    silence_max: Duration,
-    silence: Option<Pin<Box<Sleep>>>,
+    rate: LeastRate,
     /// Completes when the invocation ends. None until the body is first waited for.
     invocation: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
     frames: Option<ChunkFrames>,
@@ -50,14 +49,10 @@ pub(crate) struct UploadBody {
 }
 
 impl UploadBody {
-    /// A body that fails if no byte arrives for `silence_max`.
-    pub(crate) const fn new(
-        inner: Incoming,
-        notes: Arc<RequestNotes>,
-        bytes_in: Counter,
-        silence_max: Duration,
-    ) -> Self {
-        Self { inner, notes, bytes_in, silence_max, silence: None, invocation: None, frames: None, left: None }
+    /// A body that fails if its client sends less than the least rate, and has paused for `patience` in all.
+    pub(crate) const fn new(inner: Incoming, notes: Arc<RequestNotes>, bytes_in: Counter, patience: Duration) -> Self {
+        let rate = LeastRate::new(patience);
+        Self { inner, notes, bytes_in, rate, invocation: None, frames: None, left: None }
     }
 
     /// Makes this an aws-chunked body; `signed` is true if each chunk has a signature.
@@ -76,13 +71,6 @@ impl UploadBody {
     fn fail(&self, fate: Fate, error: UploadBodyError) -> Poll<Option<Result<Frame<Bytes>, UploadBodyError>>> {
         self.notes.set_fate(fate);
         Poll::Ready(Some(Err(error)))
-    }
-
-    /// Ready when no byte has arrived for `silence_max`.
-    fn poll_silence(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let deadline = Instant::now() + self.silence_max;
-        let silence = self.silence.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
-        silence.as_mut().poll(context)
     }
 
     /// Ready when the invocation that sends the body ends. Never ready if no invocation sends it.
@@ -113,15 +101,13 @@ impl UploadBody {
                         }
                     }
                 }
-                if let Some(silence) = &mut self.silence {
-                    silence.as_mut().reset(Instant::now() + self.silence_max);
-                }
+                self.rate.received(frame.data_ref().map_or(0, Bytes::len));
                 Poll::Ready(Some(Ok(frame)))
             }
             Poll::Ready(Some(Err(error))) => self.fail(Fate::Broken, error.into()),
             Poll::Ready(None) => Poll::Ready(None),
-            Poll::Pending => match self.poll_silence(context) {
-                Poll::Ready(()) => self.fail(Fate::Stalled, UploadBodyError::Stalled(self.silence_max)),
+            Poll::Pending => match self.rate.poll_too_slow(context) {
+                Poll::Ready(too_slow) => self.fail(Fate::Stalled, UploadBodyError::Stalled(too_slow)),
                 Poll::Pending => Poll::Pending,
             },
         }

@@ -172,6 +172,11 @@ impl Door {
 
     /// One whose namespaces may have so much of OpenWhisk's API.
     pub(crate) async fn open_with(whisk_limits: NamespaceLimits) -> Self {
+        Self::open_for(whisk_limits, 1024).await
+    }
+
+    /// One for so many connections.
+    pub(crate) async fn open_for(whisk_limits: NamespaceLimits, connections_max: usize) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let state = StateFile::open(&folder.path().join("state.redb")).unwrap();
         let registry: Arc<dyn Registry> = Arc::new(LocalRegistry::new(state.clone()));
@@ -246,7 +251,7 @@ impl Door {
             concurrency: 10,
             network: NetworkPermission::default(),
         };
-        let door = Arc::new(LambdaDoor::new(parts, settings));
+        let door = Arc::new(LambdaDoor::new(parts, settings).with_connections(connections_max));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let until = CancellationToken::new();

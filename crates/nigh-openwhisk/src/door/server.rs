@@ -8,7 +8,8 @@ use http::{HeaderValue, Method, StatusCode};
 use hyper::body::Incoming;
 use nigh_functions::action::parameters::PARAMETERS_BYTES_MAX;
 use nigh_http::mounted_api::MountedApi;
-use nigh_http::request_body::{BodyError, BodyRoom, read_body};
+use nigh_http::request_body::{BodyError, BodyRoom, RoomGuard, read_body};
+use nigh_http::shares::requester_of;
 use nigh_http::throttle::say_when;
 use serde_json::json;
 use uuid::Uuid;
@@ -43,8 +44,8 @@ impl From<BodyError> for WhiskError {
     fn from(error: BodyError) -> Self {
         match error {
             BodyError::TooLarge { received, limit } => Self::larger_than("Request", received as usize, limit as usize),
-            BodyError::TimedOut | BodyError::Broken(_) => Self::bad_request(error.to_string()),
-            BodyError::NoRoom => Self::too_many(error.to_string()),
+            BodyError::TimedOut | BodyError::TooSlow(_) | BodyError::Broken(_) => Self::bad_request(error.to_string()),
+            BodyError::NoRoom | BodyError::ShareTaken => Self::too_many(error.to_string()),
         }
     }
 }
@@ -104,7 +105,7 @@ impl OpenWhiskDoor {
         }
         let keys = &self.0.parts.keys;
         // Rejects unknown keys before reading the body.
-        let who = credentials::required(&head.headers, keys)?;
+        let (who, key) = credentials::required(&head.headers, keys)?;
         Self::check_rights(&head.method, &route, &who)?;
         let namespace = match &route {
             Route::Namespace(text)
@@ -116,23 +117,25 @@ impl OpenWhiskDoor {
             | Route::Activation(text, ..) => Self::namespace(text, &who)?,
             Route::Root | Route::Namespaces | Route::Web(_) => who.namespace.clone(),
         };
-        let (body, _room) = self.body(&head.method, &route, body, room).await?;
+        let (body, _room) = self.body(&requester_of(&who, &key), &head.method, &route, body, room).await?;
         // The key or its sandbox may have ended while the body arrived.
-        let who = credentials::required(&head.headers, keys)?;
+        let (who, _) = credentials::required(&head.headers, keys)?;
         let query = Query::of(head.uri.query().unwrap_or_default());
         let request = Request { who, namespace, query, body };
         self.perform(&head.method, route, request).await
     }
 
+    /// Takes the share of `requester`'s request, and reads its body.
     pub(super) async fn body(
         &self,
+        requester: &str,
         method: &Method,
         route: &Route,
         body: Incoming,
         room: &BodyRoom,
-    ) -> Result<(Bytes, Option<tokio::sync::OwnedSemaphorePermit>), WhiskError> {
+    ) -> Result<(Bytes, RoomGuard), WhiskError> {
         let (limit, copies) = body_limit(method, route);
-        let room = room.take(&body, limit, copies).await?;
+        let room = room.take(requester, &body, limit, copies).await?;
         Ok((read_body(body, limit).await?, room))
     }
 }

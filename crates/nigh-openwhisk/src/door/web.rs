@@ -59,7 +59,10 @@ impl OpenWhiskDoor {
         let user = user.and_then(|user| user.principal(&self.0.parts.keys).ok()).map(|who| who.namespace);
         let annotations = resolved.annotations().clone();
         let route = Route::Web(web.clone());
-        let (body, _room) = self.body(&head.method, &route, body, room).await?;
+        // Anybody may call it: its callers share the door as one.
+        let package = web.package.as_ref().map_or("", EntityName::as_str);
+        let requester = format!("web {namespace}/{package}/{}", Extension::split(&web.action).0);
+        let (body, _room) = self.body(&requester, &head.method, &route, body, room).await?;
         let request = WebRequest {
             method: &head.method,
             headers: &head.headers,

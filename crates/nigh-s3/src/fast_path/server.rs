@@ -12,6 +12,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use nigh_http::places::Places;
 use nigh_terms::{AccessKeyId, ByteSize};
 use rustix::io::Errno;
 use tokio::io::unix::AsyncFd;
@@ -139,6 +140,7 @@ impl FastPath {
         let holders = Holders::new(max, payer);
         self.meters.listens(&holders);
         let places = if only.is_some() { self.limits.sandbox_connections } else { self.limits.connections };
+        let places = Places::new(places);
         let found = Arc::clone(&holders);
         let ground = Ground {
             reads: Arc::new(self.door.reads()),
@@ -159,7 +161,7 @@ impl FastPath {
         };
         tokio::select! {
             () = stop.cancelled() => {}
-            () = served.accept(&listener, Arc::new(Semaphore::new(places)), &self.door.lanes, &tracker) => {}
+            () = served.accept(&listener, &places, &self.door.lanes, &tracker) => {}
             () = look_around(&holders, &self.meters) => {}
         }
         drop(listener);
@@ -195,10 +197,10 @@ struct ListenerState {
 }
 
 impl ListenerState {
-    /// Accepts connections. Never returns.
-    async fn accept(&self, listener: &AsyncFd<OwnedFd>, places: Arc<Semaphore>, lanes: &Lanes, tracker: &TaskTracker) {
+    /// Accepts connections; never ends by itself.
+    async fn accept(&self, listener: &AsyncFd<OwnedFd>, places: &Places, lanes: &Lanes, tracker: &TaskTracker) {
         let start = |socket, place| lanes.run(tracker.track_future(self.clone().connection(socket, place)));
-        nigh_http::listener::accept("fast path", &places, || accept(listener), start).await;
+        nigh_http::listener::accept("fast path", places, || accept(listener), start).await;
     }
 
     /// Serves one connection, on the lane it was given to.

@@ -27,6 +27,7 @@ use super::holdings::{Holdings, Loan};
 use super::questions::{Description, PutHeaderOutcome, Question, of_put, of_read};
 use super::replies::{Reply, may_fit};
 use super::wire::{BY_COPY, Commit, Create, Hello, Put, ReadRequest, Request};
+use crate::auth::secret_here;
 use crate::error::{invalid_request, invocation_ended, s3_error};
 use crate::handlers::{bucket_name, object_key};
 use crate::read::{Reads, answer};
@@ -206,11 +207,10 @@ impl Session {
             RequestAction::End(Reply::farewell(StatusCode::FORBIDDEN, code, message.to_owned()))
         };
         let key = AccessKeyId::new(hello.access_key);
-        let is_for_here = self.ground.only.as_ref().is_none_or(|only| *only == key);
-        let Some(secret) = self.ground.keys.secret(&key).filter(|_| is_for_here) else {
+        let Some(secret) = secret_here(&self.ground.keys, &key, self.ground.only.as_ref()) else {
             return denied(
                 "InvalidAccessKeyId",
-                "the access key does not exist, or not for this sandbox, or died with its sandbox",
+                "the access key does not exist, or not at this door, or died with its sandbox",
             );
         };
         let proves = Hmac::<Sha256>::new_from_slice(secret.reveal().as_bytes()).is_ok_and(|mac| {

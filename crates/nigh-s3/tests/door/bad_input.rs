@@ -96,20 +96,19 @@ async fn a_sandbox_s_key_works_during_its_invocation_and_at_its_own_door_only() 
     door.put("/bucket/key", "hello").await;
     let (id, signer) = door.sandbox();
     let get = || signer.sign(Request::new("GET", "/bucket/key"), Payload::Signed);
-    assert_eq!(door.send_raw(&get()).await.error(), (403, "AccessDenied".into()));
-    door.keys.set_invocation(&id, Some(nigh_terms::InvocationId::now()));
-    assert_eq!(door.send_raw(&get()).await.text(), "hello");
-    let list = signer.sign(Request::new("GET", "/bucket").query("list-type", "2"), Payload::Signed);
-    assert_eq!(door.send_raw(&list).await.status, 200);
-
-    let inside = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = inside.local_addr().unwrap();
-    tokio::spawn(door.door.for_sandbox(id.clone()).serve_tcp(inside, door.stop.clone()));
+    let list = || signer.sign(Request::new("GET", "/bucket").query("list-type", "2"), Payload::Signed);
+    let address = door.sandbox_door(&id).await;
     let send = async |request: Request| -> Response {
         let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
         exchange(&mut stream, &request.head(), &request.body).await
     };
+    assert_eq!(send(get()).await.error(), (403, "AccessDenied".into()));
+    door.keys.set_invocation(&id, Some(nigh_terms::InvocationId::now()));
     assert_eq!(send(get()).await.text(), "hello");
+    assert_eq!(send(list()).await.status, 200);
+    for elsewhere in [get(), list()] {
+        assert_eq!(door.send_raw(&elsewhere).await.error(), (403, "InvalidAccessKeyId".into()));
+    }
     let outsider = door.signer.sign(Request::new("GET", "/bucket/key"), Payload::Signed);
     assert_eq!(send(outsider).await.error(), (403, "InvalidAccessKeyId".into()));
     door.keys.set_invocation(&id, None);
@@ -246,6 +245,23 @@ async fn a_refused_upload_is_refused_before_its_body_is_asked_for() {
 }
 
 #[tokio::test]
+async fn a_request_for_another_service_is_refused_before_its_body_is_asked_for() {
+    let door = Running::with_bucket().await;
+    let request = Request::new("POST", "/").header("expect", "100-continue").body("Action=AssumeRole");
+    let mut request = door.signer.sign(request, Payload::Signed);
+    request.headers.retain(|(name, _)| name != "x-amz-content-sha256");
+    for (_, value) in &mut request.headers {
+        *value = value.replace("/s3/aws4_request", "/sts/aws4_request");
+    }
+    let mut stream = door.connect().await;
+    stream.write_all(&request.head()).await.unwrap();
+    let mut answer = Vec::new();
+    let read = tokio::time::timeout(Duration::from_secs(10), stream.read_to_end(&mut answer)).await;
+    assert!(read.is_ok(), "{}", String::from_utf8_lossy(&answer));
+    assert_eq!(Response::parse(&answer).error(), (501, "NotImplemented".into()));
+}
+
+#[tokio::test]
 async fn an_upload_that_falls_silent_times_out() {
     let silence = Duration::from_millis(200);
     let door = Running::start_with(nigh_s3::DoorLimits { body_silence: silence, ..limits() }).await;
@@ -260,6 +276,19 @@ async fn an_upload_that_falls_silent_times_out() {
         let _ = stream.read_to_end(&mut answer).await;
         assert_eq!(Response::parse(&answer).error(), (400, "RequestTimeout".into()));
     }
+    // A byte now and then is not enough.
+    let request = door.signer.sign(put(&[7; 1000]), Payload::Signed);
+    let (mut read, mut write) = door.connect().await.into_split();
+    write.write_all(&request.head()).await.unwrap();
+    let sending = tokio::spawn(async move {
+        while write.write_all(b"x").await.is_ok() {
+            tokio::time::sleep(silence / 4).await;
+        }
+    });
+    let mut answer = Vec::new();
+    let _ = tokio::time::timeout(Duration::from_secs(20), read.read_to_end(&mut answer)).await.expect("it goes on");
+    assert_eq!(Response::parse(&answer).error(), (400, "RequestTimeout".into()));
+    sending.abort();
     nothing_stored(&door).await;
 }
 

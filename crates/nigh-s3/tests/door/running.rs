@@ -20,6 +20,8 @@ pub(crate) struct Running {
     pub(crate) address: SocketAddr,
     pub(crate) socket: PathBuf,
     pub(crate) signer: Signer,
+    /// Another namespace's.
+    pub(crate) other: Signer,
     pub(crate) keys: AccessKeys,
     pub(crate) door: S3Door,
     pub(crate) stop: CancellationToken,
@@ -58,7 +60,12 @@ impl Running {
         let folder = tempfile::tempdir().unwrap();
         let registry = LocalRegistry::new(StateFile::open(&folder.path().join("state.redb")).unwrap());
         let keys = AccessKeys::load(&registry).await.unwrap();
-        let (id, secret) = keys.issue(&registry, &Namespace::new("tenant").unwrap()).await.unwrap();
+        let mut signers = Vec::new();
+        for namespace in ["tenant", "other"] {
+            let (id, secret) = keys.issue(&registry, &Namespace::new(namespace).unwrap()).await.unwrap();
+            signers.push(Signer { key: id.to_string(), secret: secret.reveal().to_owned(), skew_seconds: 0 });
+        }
+        let (other, signer) = (signers.pop().unwrap(), signers.pop().unwrap());
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let store = Arc::new(DirectoryStore::open(&folder.path().join("objects"), Arc::clone(&clock)).unwrap());
         let mut writes = Writes::through(Epoch(1));
@@ -80,9 +87,7 @@ impl Running {
         let stop = CancellationToken::new();
         tokio::spawn(door.clone().serve_tcp(listener, stop.clone()));
         tokio::spawn(door.clone().serve_unix(UnixListener::bind(&socket).unwrap(), stop.clone()));
-        let signer =
-            Signer { key: id.to_string(), secret: secret.reveal().to_owned(), skew_seconds: 0, region: REGION };
-        Self { address, socket, signer, keys, door, stop, _folder: folder }
+        Self { address, socket, signer, other, keys, door, stop, _folder: folder }
     }
 
     /// The same with a bucket `bucket`.
@@ -119,6 +124,14 @@ impl Running {
 
     pub(crate) async fn get(&self, path: &str) -> Response {
         self.send(Request::new("GET", path)).await
+    }
+
+    /// Where the sandbox's own door is.
+    pub(crate) async fn sandbox_door(&self, key: &AccessKeyId) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(self.door.for_sandbox(key.clone()).serve_tcp(listener, self.stop.clone()));
+        address
     }
 
     /// A signer with a fresh key of a sandbox, and its key.

@@ -10,24 +10,30 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::watch::Pulse;
+use crate::pulse::Pulse;
 
 /// The stream of one connection.
 #[derive(Debug)]
-pub(crate) struct SendGuard<S> {
+pub struct SendGuard<S> {
     stream: S,
     pulse: Arc<Pulse>,
 }
 
 impl<S> SendGuard<S> {
+<<<<<<< HEAD:crates/nigh-s3/src/send_guard.rs
     /// Wraps `stream` so that its writes are noted in `pulse`.
     pub(crate) const fn new(stream: S, pulse: Arc<Pulse>) -> Self {
+=======
+    /// A stream whose writes `pulse` tells of.
+    #[must_use]
+    pub const fn new(stream: S, pulse: Arc<Pulse>) -> Self {
+>>>>>>> p3:crates/nigh-http/src/send_guard.rs
         Self { stream, pulse }
     }
 
-    fn note<T>(&self, written: Poll<T>) -> Poll<T> {
-        match written {
-            Poll::Ready(_) => self.pulse.sent(),
+    fn note(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        match &written {
+            Poll::Ready(written) => self.pulse.sent(written.as_ref().map_or(0, |bytes| *bytes)),
             Poll::Pending => self.pulse.waits_to_send(),
         }
         written
@@ -80,11 +86,13 @@ mod tests {
     use tokio::io::AsyncWriteExt;
 
     use super::*;
-    use crate::watch::{AnsweringGuard, Order, Patience, Watch};
+    use crate::pulse::{AnsweringGuard, Order, Patience};
+    use crate::watch::Watch;
 
     #[tokio::test]
     async fn a_peer_that_takes_nothing_is_given_up_though_its_request_is_being_answered() {
-        let patience = Patience { head: Duration::from_secs(3600), send: Duration::from_millis(50) };
+        let hour = Duration::from_secs(3600);
+        let patience = Patience { first_head: hour, head: hour, send: Duration::from_millis(50) };
         let watch = Watch::new(patience);
         let pulse = watch.add();
         let _answering = AnsweringGuard::begin(&pulse);
@@ -92,7 +100,7 @@ mod tests {
         let mut near = SendGuard::new(near, Arc::clone(&pulse));
         let closed = std::future::poll_fn(|context| match pulse.order(context) {
             Order::Close => Poll::Ready(()),
-            Order::Serve | Order::Drain => Poll::Pending,
+            Order::Serve | Order::MakeRoom | Order::Drain => Poll::Pending,
         });
         let given_up = async {
             tokio::select! {
