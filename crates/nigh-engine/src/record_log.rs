@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use nigh_terms::{ByteSize, Namespace};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};

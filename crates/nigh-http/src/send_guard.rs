@@ -1,7 +1,7 @@
 //! A connection's stream that notes in the connection's pulse whether the client takes what is sent.
 //!
-//! A client that asks for an object and never reads the answer would keep the object's bytes in memory. `watch` closes
-//! such a connection.
+//! Whoever asks for an object and never reads the answer would hold the object's bytes in memory for as long as it
+//! likes. `watch` closes such a connection.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::pulse::Pulse;
 
-/// The stream of one connection.
+/// The stream.
 #[derive(Debug)]
 pub struct SendGuard<S> {
     stream: S,
@@ -20,14 +20,9 @@ pub struct SendGuard<S> {
 }
 
 impl<S> SendGuard<S> {
-<<<<<<< HEAD:crates/nigh-s3/src/send_guard.rs
-    /// Wraps `stream` so that its writes are noted in `pulse`.
-    pub(crate) const fn new(stream: S, pulse: Arc<Pulse>) -> Self {
-=======
     /// A stream whose writes `pulse` tells of.
     #[must_use]
     pub const fn new(stream: S, pulse: Arc<Pulse>) -> Self {
->>>>>>> p3:crates/nigh-http/src/send_guard.rs
         Self { stream, pulse }
     }
 
@@ -69,7 +64,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for SendGuard<S> {
         self.stream.is_write_vectored()
     }
 
-    // A socket has nothing to flush: the kernel already has what was written.
+    // Sockets have nothing to flush: what was written is the kernel's.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_flush(context)
     }

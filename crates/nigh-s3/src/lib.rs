@@ -42,6 +42,7 @@ mod transaction_header;
 mod transactions;
 mod upload_body;
 mod uploads;
+mod xml_body;
 
 pub use door::S3Door;
 pub use fast_path::{

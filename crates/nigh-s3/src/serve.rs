@@ -218,7 +218,9 @@ impl S3Door {
 
 /// The share of a request whose answer is made while it is sent, in the answer's extensions.
 #[derive(Clone)]
-pub(crate) struct ShareUntilSent(pub(crate) Arc<Share>);
+pub(crate) struct ShareUntilSent(
+    #[expect(dead_code, reason = "the share is given back when this is dropped")] pub(crate) Arc<Share>,
+);
 
 /// `response`; if its body is not ready yet, the request counts as being answered, and as under way, until the body is
 /// sent.

@@ -213,7 +213,7 @@ impl Storm {
             (PendingQuestion::PushLook(push), StoreAnswer::Holds(held)) => {
                 let holds = held.map_or(Base::Absent, |held| Base::Holds(ETag(held.op.0.to_string())));
                 match push.sees(holds, held.map(|held| held.version)) {
-                    StoreState::Done(holds) => self.has_pushed(at, &push, holds),
+                    StoreState::Done(holds) | StoreState::Newer(holds) => self.has_pushed(at, &push, holds),
                     StoreState::Ours(_) | StoreState::Others(_) => self.push(at, push),
                 }
             }

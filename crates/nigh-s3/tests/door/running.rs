@@ -63,7 +63,12 @@ impl Running {
         let mut signers = Vec::new();
         for namespace in ["tenant", "other"] {
             let (id, secret) = keys.issue(&registry, &Namespace::new(namespace).unwrap()).await.unwrap();
-            signers.push(Signer { key: id.to_string(), secret: secret.reveal().to_owned(), skew_seconds: 0 });
+            signers.push(Signer {
+                key: id.to_string(),
+                secret: secret.reveal().to_owned(),
+                skew_seconds: 0,
+                region: REGION,
+            });
         }
         let (other, signer) = (signers.pop().unwrap(), signers.pop().unwrap());
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());

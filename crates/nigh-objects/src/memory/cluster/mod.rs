@@ -166,8 +166,11 @@ impl ObjectMemory {
         }
         let epoch = inner.back.begin(shard);
         let all = records.iter().chain(&lost).cloned().collect();
-        inner.back.recover(records, lost, may_lack_writes)?;
-        inner.find_transactions(shard, transactions).await?;
+        let recovered = async {
+            inner.back.recover(records, lost, may_lack_writes)?;
+            inner.find_transactions((shard, epoch), transactions).await
+        };
+        recovered.await.inspect_err(|_| inner.lose_home(shard, epoch))?;
         let summary = inner.compared().carried(summary);
         let new = NewHome { shard, epoch, records: all, summary };
         let dropped = inner.coherence.take(inner.now(), new, limits().0);
