@@ -1,5 +1,7 @@
 //! The memory that the state file takes. Alone in its process, whose memory it measures.
 
+#![expect(clippy::unwrap_used, reason = "a test ends by panicking")]
+
 use nigh_engine::{RecordLog, Retention, StateFile};
 use nigh_terms::Namespace;
 

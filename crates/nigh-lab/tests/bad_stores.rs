@@ -53,7 +53,7 @@ fn lazily(folder: &Path) -> Writes {
         ..WriteSettings::default()
     };
     let ledger: Arc<dyn Ledger> = Arc::new(journal);
-    Writes { ledger, recovered: recovered.records, lost: Vec::new(), settings, registry: None }
+    Writes { ledger, recovered: recovered.records, lost: Vec::new(), may_lack_writes: false, settings, registry: None }
 }
 
 async fn memory_with(store: Arc<dyn Store>, folder: &Path, writes: Writes) -> ObjectMemory {

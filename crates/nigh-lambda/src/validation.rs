@@ -362,7 +362,7 @@ mod tests {
         let key = |arn: &str| json!({ "S3Bucket": "code", "S3Key": "zip", "SourceKMSKeyArn": arn });
         let create = |arn: &str| {
             let function = json!({ "FunctionName": "f", "Runtime": "python3.11", "Handler": "a.b", "Code": key(arn) });
-            super::create(function.to_string().as_bytes(), &catalog, &|_| unreachable!()).map(drop)
+            create(function.to_string().as_bytes(), &catalog, &|_| unreachable!()).map(drop)
         };
         let update = |arn: &str| update_code(key(arn).to_string().as_bytes()).map(drop);
         for refused in [create("arn:aws:kms:us-east-1:000000000000:key/k"), update("arn")] {

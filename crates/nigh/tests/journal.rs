@@ -103,8 +103,9 @@ async fn a_node_that_starts_beside_damage_without_a_name_says_that_older_objects
     let up = || {
         let log = std::fs::OpenOptions::new().create(true).append(true).open(state.with_extension("log")).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_nigh"));
-        let settings = std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("NIGH_"));
-        settings.for_each(|(name, _)| drop(command.env_remove(name)));
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("NIGH_")) {
+            command.env_remove(name);
+        }
         command.arg("--state").arg(&state);
         command.args(["up", "--s3-listen", "127.0.0.1:0", "--lambda-listen", "127.0.0.1:0", "--cache", "256 MiB"]);
         command.args(["--set", "writes.on_damage=keep-aside"]).stdout(log.try_clone().unwrap()).stderr(log);

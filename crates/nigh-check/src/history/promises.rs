@@ -4,7 +4,7 @@
 //! A read of a client outside must show nothing older than what was known before it began. A read in an invocation must
 //! show nothing older than
 //! - what was settled before the invocation was called: written by clients outside, or seen or written by an invocation
-//! that had ended (P1);
+//!   that had ended (P1);
 //! - what the invocation had seen, including its part of what its caller and callees had seen (P4);
 //! - what the writer of anything that it saw had seen (P6), two writers deep.
 

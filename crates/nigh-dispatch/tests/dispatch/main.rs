@@ -9,6 +9,10 @@
 mod servers;
 
 #[allow(dead_code, unreachable_pub, reason = "others need more of it")]
+#[path = "../../../nigh-objects/tests/cluster/late.rs"]
+mod late;
+
+#[allow(dead_code, unreachable_pub, reason = "others need more of it")]
 #[path = "../../../nigh-objects/tests/cluster/world.rs"]
 mod world;
 

@@ -36,12 +36,13 @@ async fn begin_at(gate: &Gate, node: &Node, name: &str, bytes: &[u8]) -> Put {
 }
 
 async fn ends(put: Put) -> Result<PutDone, ObjectError> {
-    timeout(WITHIN, put).await.expect("the put hangs").unwrap()
+    timeout(WITHIN, put).await.unwrap_or_else(|_| panic!("the put hangs")).unwrap()
 }
 
 /// A put that follows is told to the home, and seen everywhere.
 async fn assert_serves(world: &World, name: &str) {
-    timeout(WITHIN, world.nodes[&0].put(name, b"next")).await.expect("the next put hangs").unwrap();
+    let put = timeout(WITHIN, world.nodes[&0].put(name, b"next"));
+    put.await.unwrap_or_else(|_| panic!("the next put hangs")).unwrap();
     for node in world.nodes.values() {
         assert_eq!(node.get(name).await.unwrap(), b"next", "at {:?}", node.member);
     }

@@ -193,7 +193,7 @@ async fn a_folder_that_cannot_be_synced_is_an_error_and_the_listing_still_tells_
 
 #[test]
 fn a_store_that_cannot_be_written_says_why_and_other_faults_stay_the_store_s() {
-    let error = |kind: io::ErrorKind| super::refused("create bucket", Path::new("/secret"))(io::Error::from(kind));
+    let error = |kind: io::ErrorKind| refused("create bucket", Path::new("/secret"))(io::Error::from(kind));
     for (kind, advice) in [
         (io::ErrorKind::StorageFull, "free space"),
         (io::ErrorKind::QuotaExceeded, "free space"),
