@@ -386,19 +386,6 @@ impl Ledger for WriteThrough {
 mod tests {
     use super::*;
 
-    struct Room(#[expect(dead_code, reason = "two rooms have two addresses")] u8);
-
-    impl StagedRoom for Room {
-        fn release(&self, _piece: PieceId) {}
-    }
-
-    #[test]
-    fn a_piece_is_of_the_room_that_staged_it_and_of_no_other_with_its_identifier() {
-        let rooms = [Room(1), Room(2)].map(Arc::new);
-        let piece = StagedPiece::new(PieceId(1), 10, 0, Arc::clone(&rooms[0]) as Arc<dyn StagedRoom>);
-        assert!(piece.is_of(&*rooms[0]) && !piece.is_of(&*rooms[1]));
-    }
-
     #[test]
     fn versions_grow_within_an_epoch_and_over_epochs() {
         let mut last = Version::OUTSIDE;
