@@ -50,7 +50,8 @@ pub(crate) enum ClientState {
 pub struct Pulse {
     beats: AtomicU32,
     taken: AtomicU64,
-    answering: AtomicBool,
+    /// A client may send its next request while the answer before it is still being sent.
+    answering: AtomicU32,
     sending: AtomicBool,
     order: AtomicU8,
     task: AtomicWaker,
@@ -103,7 +104,7 @@ impl Pulse {
         poll_fn(|context| {
             match self.order(context) {
                 Order::Close => return Poll::Ready(Ok(())),
-                Order::MakeRoom if !self.answering.load(Ordering::Relaxed) => return Poll::Ready(Ok(())),
+                Order::MakeRoom if !self.is_answering() => return Poll::Ready(Ok(())),
                 Order::MakeRoom | Order::Drain if !drains => {
                     drain(connection.as_mut());
                     drains = true;
@@ -125,16 +126,20 @@ impl Pulse {
         self.taken.load(Ordering::Relaxed)
     }
 
+    fn is_answering(&self) -> bool {
+        self.answering.load(Ordering::Relaxed) > 0
+    }
+
     /// No request is being answered, and no order was given.
     pub(crate) fn is_idle(&self) -> bool {
-        !self.answering.load(Ordering::Relaxed) && self.order.load(Ordering::Relaxed) == Order::Serve as u8
+        !self.is_answering() && self.order.load(Ordering::Relaxed) == Order::Serve as u8
     }
 
     /// Where the client stands.
     pub(crate) fn state(&self, patience: Patience) -> ClientState {
         if self.sending.load(Ordering::Relaxed) {
             ClientState::Taking(patience.send)
-        } else if self.answering.load(Ordering::Relaxed) {
+        } else if self.is_answering() {
             ClientState::Answered
         } else if self.beats() == 0 {
             ClientState::Asking(patience.first_head)
@@ -151,7 +156,7 @@ pub struct AnsweringGuard(Arc<Pulse>);
 impl AnsweringGuard {
     /// Begins when the whole head of a request has arrived.
     pub fn begin(pulse: &Arc<Pulse>) -> Self {
-        pulse.answering.store(true, Ordering::Relaxed);
+        pulse.answering.fetch_add(1, Ordering::Relaxed);
         pulse.beat();
         Self(Arc::clone(pulse))
     }
@@ -159,7 +164,7 @@ impl AnsweringGuard {
 
 impl Drop for AnsweringGuard {
     fn drop(&mut self) {
-        self.0.answering.store(false, Ordering::Relaxed);
+        self.0.answering.fetch_sub(1, Ordering::Relaxed);
         self.0.beat();
     }
 }

@@ -26,6 +26,8 @@ const LOOK_EVERY_MIN: Duration = Duration::from_millis(5);
 const ENTRIES_MIN: usize = 64;
 /// A connection between two requests of a busy client is not closed to make room: the client would come back at once.
 const IDLE_MIN: Duration = Duration::from_millis(100);
+/// The same of one whose client still takes a small answer, which may have to be sent again.
+const STALLED_MIN: Duration = Duration::from_secs(1);
 
 /// A connection as it was when last looked at.
 #[derive(Debug)]
@@ -131,6 +133,9 @@ impl Watch {
         let connections = self.connections.lock();
         let idle = connections.entries.iter().filter(|entry| entry.silent >= IDLE_MIN).filter_map(|entry| {
             let pulse = entry.pulse.upgrade()?;
+            if matches!(pulse.state(self.patience), ClientState::Taking(_)) && entry.silent < STALLED_MIN {
+                return None;
+            }
             pulse.is_idle().then_some((entry.silent, pulse))
         });
         // Of equals, the one that came first.

@@ -28,7 +28,7 @@ use s3s::{Body, S3, S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 use crate::auth::take_share;
 use crate::error::invocation_ended;
 use crate::handlers::Handlers;
-use crate::read::{ReadExtension, Reads};
+use crate::read::{ReadExtension, Reads, SENT_AT_ONCE_MAX};
 use crate::serve::ShareUntilSent;
 use crate::transactions::{self, TransactionRequest};
 use crate::{buckets, listing, notifications, objects, tagging, uploads};
@@ -68,8 +68,9 @@ impl S3Route for Routes {
             },
         };
         answer.map(|mut answer| {
-            if let Some(share) = share.filter(|_| answer.output.bytes().is_none()) {
-                answer.extensions.insert(ShareUntilSent(Arc::new(share)));
+            let is_large = answer.output.bytes().is_none_or(|bytes| bytes.len() as u64 > SENT_AT_ONCE_MAX);
+            if let Some(share) = share.filter(|_| is_large) {
+                answer.extensions.insert(ShareUntilSent::new(share));
             }
             answer
         })

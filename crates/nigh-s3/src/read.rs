@@ -27,7 +27,7 @@ use crate::{conditions, http_date, metadata, query};
 
 /// A body up to this length, in bytes, counts as sent when it is handed to the connection, because it fits the socket's
 /// buffer.
-const SENT_AT_ONCE_MAX: u64 = 64 * 1024;
+pub(crate) const SENT_AT_ONCE_MAX: u64 = 64 * 1024;
 /// The largest part number; the smallest is 1.
 pub(crate) const PART_NUMBER_MAX: u32 = 10_000;
 

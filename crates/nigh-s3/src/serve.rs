@@ -31,6 +31,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::S3Door;
+use crate::read::SENT_AT_ONCE_MAX;
 
 /// The most bytes that a connection buffers while it reads. A request's head must fit too; `screen` allows less.
 const READ_BUFFER_MAX: usize = 256 * 1024;
@@ -46,7 +47,8 @@ const LOCAL_SEND_BUFFER: usize = 256 * 1024;
 /// The limits of the door.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DoorLimits {
-    /// The most connections at a time; further ones wait in the listener's backlog.
+    /// The most connections at a time, and so requests under way; `nigh_http::shares` says how many of them one key may
+    /// have. If a further one comes, an idle one is closed; while none is idle, it waits in the listener's backlog.
     pub connections: usize,
     /// The most connections at a time of the door of one sandbox.
     pub sandbox_connections: usize,
@@ -57,8 +59,8 @@ pub struct DoorLimits {
     /// An upload fails with `RequestTimeout` if its client pauses for so long in all and does not make up for it at
     /// `nigh_http`'s least rate.
     pub body_silence: Duration,
-    /// A connection whose client takes no byte of an answer within this time is closed, because the answer occupies
-    /// memory.
+    /// A connection whose client takes less than the least rate of an answer for this time is closed, because the answer
+    /// occupies memory.
     pub send_silence: Duration,
     /// How long requests in progress may take to finish after the door has stopped.
     pub drain: Duration,
@@ -216,31 +218,61 @@ impl S3Door {
     }
 }
 
-/// The share of a request whose answer is made while it is sent, in the answer's extensions.
+/// The share of a request whose answer takes a while to send, in the answer's extensions.
 #[derive(Clone)]
-pub(crate) struct ShareUntilSent(
-    #[expect(dead_code, reason = "the share is given back when this is dropped")] pub(crate) Arc<Share>,
-);
+pub(crate) struct ShareUntilSent {
+    _share: Arc<Share>,
+}
 
-/// `response`; if its body is not ready yet, the request counts as being answered, and as under way, until the body is
-/// sent.
-fn until_sent(mut response: Response<Body>, answering: AnsweringGuard, home: &Handle) -> Response<Body> {
-    if response.body().bytes().is_some() {
-        return response;
+impl ShareUntilSent {
+    /// Of the share of one request.
+    pub(crate) fn new(share: Share) -> Self {
+        Self { _share: Arc::new(share) }
     }
-    let share = response.extensions_mut().remove::<ShareUntilSent>();
-    response.map(|body| {
-        let home = home.clone();
-        Body::http_body_unsync(BodyFromHome { body, home, _answering: answering, _share: share })
-    })
+}
+
+/// What lasts until an answer is sent: that its request is being answered, and the request's share.
+struct UntilSent {
+    _answering: AnsweringGuard,
+    _share: Option<ShareUntilSent>,
+}
+
+/// `response`; unless its body is small and ready, the request counts as being answered, and as under way, until the body
+/// is sent.
+fn until_sent(mut response: Response<Body>, answering: AnsweringGuard, home: &Handle) -> Response<Body> {
+    let until_sent = UntilSent { _answering: answering, _share: response.extensions_mut().remove() };
+    match response.body().bytes() {
+        Some(bytes) if bytes.len() as u64 <= SENT_AT_ONCE_MAX => {}
+        Some(bytes) => {
+            *response.body_mut() = Body::from(Bytes::from_owner(BytesUntilSent { bytes, _until_sent: until_sent }))
+        }
+        None => {
+            return response.map(|body| {
+                let home = home.clone();
+                Body::http_body_unsync(BodyFromHome { body, home, _until_sent: until_sent })
+            });
+        }
+    }
+    response
+}
+
+/// A body that is ready, whose bytes the connection drops when they are sent.
+struct BytesUntilSent {
+    bytes: Bytes,
+    _until_sent: UntilSent,
+}
+
+impl AsRef<[u8]> for BytesUntilSent {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 /// A body that is produced in the node's runtime while it is sent.
 struct BodyFromHome {
     body: Body,
     home: Handle,
-    _answering: AnsweringGuard,
-    _share: Option<ShareUntilSent>,
+    _until_sent: UntilSent,
 }
 
 impl http_body::Body for BodyFromHome {

@@ -516,10 +516,13 @@ async fn a_key_of_another_namespace_sees_nothing_of_this_one() {
     let address = serve(&door, "fast.sock", limits(), None);
     door.put("/bucket/k", vec![5; LARGE]).await;
     let (function, sandbox) = (nigh_terms::FunctionName::new("f").unwrap(), nigh_terms::SandboxId::random());
-    let (key, secret) = door.keys.issue_sandbox(Namespace::new("stranger").unwrap(), function, sandbox);
+    let (key, secret) = door.keys.issue_sandbox(Namespace::new("tenant").unwrap(), function, sandbox);
     door.keys.set_invocation(&key, Some(InvocationId::now()));
+    let other = door.other.clone();
     aside(move || {
-        let mut stranger = Client::connect(&address, key.as_str(), secret.reveal()).unwrap();
+        let refused = Client::connect(&address, key.as_str(), secret.reveal()).unwrap_err();
+        assert_eq!(refused.code(), Some("InvalidAccessKeyId"), "a sandbox's key, though it is good at its own door");
+        let mut stranger = Client::connect(&address, &other.key, &other.secret).unwrap();
         let refused = stranger.get("bucket", "k", &Conditions::default()).unwrap_err();
         assert_eq!(refused.code(), Some("NoSuchBucket"));
         let refused = stranger.put("bucket", "k", b"x", &Headers::new()).unwrap_err();
