@@ -324,7 +324,9 @@ fn who_reads_or_writes_beside_nigh_sees_what_was_acknowledged_and_loses_nothing(
         if row["guard"] == "none" {
             assert!(of("lost_outside_writes") + of("stale_reads") > 0, "{row:#}");
         } else {
-            for wrong in ["stale_reads", "stale_nigh_reads", "lost_outside_writes", "lost_nigh_writes", "undone_deletions"] {
+            for wrong in
+                ["stale_reads", "stale_nigh_reads", "lost_outside_writes", "lost_nigh_writes", "undone_deletions"]
+            {
                 assert_eq!(of(wrong), 0, "{wrong} of {row:#}");
             }
         }
