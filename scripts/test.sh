@@ -41,6 +41,8 @@ part() {
 
 # What the tests use beside the crates. What cannot be installed is said; the tests that need it tell the rest.
 install_tools() {
+    # Programs of others are no concern of our lints.
+    unset RUSTC_WORKSPACE_WRAPPER CLIPPY_ARGS
     make --no-print-directory deps && scripts/install-test-tools.sh || return
     scripts/install-swift.sh || echo "not installed: Swift"
     NIGH_PEERS="redis clients nats porcupine versitygw" scripts/install-peers.sh || echo "not installed: all of the peers"
