@@ -77,7 +77,9 @@ tee -a "$log" <"$install_log"
 end_part "$tools" "$installed"
 export PATH="$PWD/.deps/test/bin:$PATH" NIGH_TEST_PYTHON="$PWD/.deps/python/bin/python3"
 # shellcheck disable=SC2086
-part "rust tests" cargo test $NIGH_TEST_BUILT --no-fail-fast -- --show-output
+part "rust tests" scripts/run_tests.py $NIGH_TEST_BUILT
+# shellcheck disable=SC2086
+part "examples in documentation" cargo test $NIGH_TEST_BUILT --doc
 # The tests explore its small worlds.
 part "consistency contract, all worlds" target/debug/nigh check
 part "consistency contract, second encoding" target/debug/nigh check --murphi

@@ -150,6 +150,37 @@ fn every_promise_names_tests_that_exist() {
     }
 }
 
+/// The words of a document that a reader sees.
+fn words(document: &Path) -> usize {
+    let text = std::fs::read_to_string(document).unwrap();
+    let shown = text.split("<!--").enumerate().map(|(at, part)| match at {
+        0 => part,
+        _ => part.split_once("-->").unwrap().1,
+    });
+    shown.flat_map(str::split_whitespace).filter(|word| word.contains(char::is_alphanumeric)).count()
+}
+
+#[test]
+fn the_documents_stay_short() {
+    let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut all = ["README.md", "ARCHITECTURE.md", "SEMANTICS.md"].map(|name| project.join(name)).to_vec();
+    let mut folders = vec![project.join("docs")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            match path.extension() {
+                Some(ending) if ending == "md" => all.push(path),
+                _ if path.is_dir() => folders.push(path),
+                _ => {}
+            }
+        }
+    }
+    let count: usize = all.iter().map(|document| words(document)).sum();
+    assert!((20_000..=30_000).contains(&count), "{count} words");
+    let architecture = words(&project.join("ARCHITECTURE.md"));
+    assert!(architecture <= 1_300, "ARCHITECTURE.md has {architecture} words");
+}
+
 /// The first names of the paths that begin with `crate::` in `text`: of a group, each one's.
 fn names_below_crate(text: &str) -> BTreeSet<String> {
     let mut names = BTreeSet::new();

@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+"""Runs the test programs that cargo builds, two at a time: run_tests.py CARGO_ARGUMENT...
+
+`cargo test` runs one program after another, and most of them wait more than they compute. What a program prints is
+shown in one piece when it has ended, with its seconds. Exits with 1 if a program failed.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+
+AT_ONCE = 2
+# Those that take longest begin first, so that none of them runs alone at the end.
+LONGEST = ["end_to_end", "experiments", "kernel_vm", "openwhisk_vm", "resctrl_vm", "cluster", "engines", "invoker"]
+
+
+def programs(arguments):
+    """The test programs, as (folder of the crate, name, file), the longest first."""
+    command = ["cargo", "test", *arguments, "--no-run", "--message-format=json-render-diagnostics"]
+    built = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout
+    found = []
+    for line in built.splitlines():
+        message = json.loads(line)
+        if message["reason"] == "compiler-artifact" and message["profile"]["test"] and message["executable"]:
+            crate = Path(message["manifest_path"]).parent
+            found.append((crate, message["target"]["name"], message["executable"]))
+    return sorted(found, key=lambda p: LONGEST.index(p[1]) if p[1] in LONGEST else len(LONGEST))
+
+
+def run(crate, file):
+    """What a program printed, how it ended, and its seconds."""
+    began = time.monotonic()
+    # Cargo tells programs where their crate is, and runs them there.
+    environment = os.environ | {"CARGO_MANIFEST_DIR": str(crate)}
+    ended = subprocess.run([file, "--show-output"], cwd=crate, env=environment, stdin=subprocess.DEVNULL,
+                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False)
+    return ended.stdout, ended.returncode, time.monotonic() - began
+
+
+def main():
+    """Runs all, and says which programs failed."""
+    failed = []
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        running = {pool.submit(run, crate, file): f"{crate.name}: {name}" for crate, name, file in programs(sys.argv[1:])}
+        for end in as_completed(running):
+            output, code, seconds = end.result()
+            print(f"     Running {running[end]} ({seconds:.0f} s)\n{output}", flush=True)
+            if code != 0:
+                failed.append(f"{running[end]} ended with {code}")
+    for program in failed:
+        print(f"error: {program}")
+    sys.exit(bool(failed))
+
+
+main()
