@@ -53,11 +53,14 @@ pub enum FaultKind {
     StoreDown,
     /// Somebody outside writes into the store.
     OutsideWrite,
+    /// The ledger executes requests to append seconds later, or answers them seconds after it has executed them. The
+    /// home may have been replaced by then.
+    LedgerLate,
 }
 
 impl FaultKind {
     /// Every kind.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::MessageLost,
         Self::MessageDoubled,
         Self::MessageLate,
@@ -83,6 +86,7 @@ impl FaultKind {
         Self::StoreLate,
         Self::StoreDown,
         Self::OutsideWrite,
+        Self::LedgerLate,
     ];
 
     /// The kind's name in reports.
@@ -114,6 +118,7 @@ impl FaultKind {
             Self::StoreLate => "store-late",
             Self::StoreDown => "store-down",
             Self::OutsideWrite => "outside-write",
+            Self::LedgerLate => "ledger-late",
         }
     }
 }

@@ -203,6 +203,10 @@ pub(super) enum Event {
     /// The engine reports an incarnation as lost.
     Lost(Member),
     Sync(ShardId),
+    /// The ledger executes a request to append that it has had for a while.
+    Append(HomeProcess, usize, Turn),
+    /// The ledger answers an append that it executed a while ago.
+    Answer(HomeProcess, Packet),
     /// The store executes a write that it has not answered.
     Land(StoreCall),
     /// A node is notified of an outside write.

@@ -132,6 +132,7 @@ impl Plan {
                 | FaultKind::ClockSkew
                 | FaultKind::LedgerSilent
                 | FaultKind::LedgerFull
+                | FaultKind::LedgerLate
                 | FaultKind::StoreRefuses
                 | FaultKind::StoreSilent
                 | FaultKind::StoreLate => (3, 6_000),

@@ -13,6 +13,23 @@ use crate::ghost::Object;
 
 impl Storm {
     /// A request to append arrives at the ledger.
+    pub(super) fn append_arrives(&mut self, at: HomeProcess, place: usize, asked: Turn) {
+        match self.ledger_delay() {
+            Some(wait) => self.after(wait, Event::Append(at, place, asked)),
+            None => self.ledger_append(at, place, asked),
+        }
+    }
+
+    /// The time in nanoseconds by which the ledger is late with one request or answer; none if it is not.
+    fn ledger_delay(&mut self) -> Option<u64> {
+        self.lasting(FaultKind::LedgerLate)?;
+        self.chance.chance(300).then(|| {
+            self.strikes.add(FaultKind::LedgerLate);
+            self.chance.between(20, 6_000) * MS
+        })
+    }
+
+    /// The ledger executes a request to append.
     pub(super) fn ledger_append(&mut self, at: HomeProcess, place: usize, asked: Turn) {
         let (here, append) = (Self::ledger_host(at.shard), asked.append);
         let is_full = self.lasting(FaultKind::LedgerFull).is_some() && self.chance.chance(500);
@@ -69,7 +86,11 @@ impl Storm {
                 self.strikes.add(FaultKind::LedgerSilent);
                 continue;
             }
-            self.answer_seat(Self::ledger_host(shard), at, Packet::Appended { at, append, version: Some(version) });
+            let answer = Packet::Appended { at, append, version: Some(version) };
+            match self.ledger_delay() {
+                Some(wait) => self.after(wait, Event::Answer(at, answer)),
+                None => self.answer_seat(Self::ledger_host(shard), at, answer),
+            }
         }
     }
 

@@ -45,6 +45,7 @@ impl Storm {
             | FaultKind::OneWayPartition
             | FaultKind::LedgerSilent
             | FaultKind::LedgerFull
+            | FaultKind::LedgerLate
             | FaultKind::StoreRefuses
             | FaultKind::StoreSilent
             | FaultKind::StoreLate
