@@ -46,7 +46,7 @@ pub(crate) struct DemoArgs {
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Start no further round after this many seconds
-    #[arg(long, default_value_t = 180)]
+    #[arg(long, default_value_t = 90)]
     seconds: u64,
     /// The least number of rounds of each contender
     #[arg(long, default_value_t = 2)]

@@ -21,10 +21,13 @@ const COLORS: [RGBColor; 8] = [
 pub(crate) const EXTRACT: RGBColor = RGBColor(38, 104, 168);
 pub(crate) const TRANSFORM: RGBColor = RGBColor(187, 187, 187);
 pub(crate) const LOAD: RGBColor = RGBColor(214, 118, 31);
-/// Sizes of a chart of stacked bars, in pixels: its least height, the height of one bar, and the space above and below.
+/// Sizes of a chart of stacked bars, in pixels: its least height, the height of one bar, the space above and below, the
+/// width of the labels, and the height of the legend.
 const STACKED_HEIGHT_MIN: u32 = 380;
 const STACKED_BAR: u32 = 24;
 const STACKED_REST: u32 = 60;
+const STACKED_LABELS: u32 = 170;
+const LEGEND_HEIGHT: u32 = 28;
 
 /// A series of a chart: one line, or one bar in every group.
 pub(crate) struct Series {
@@ -138,8 +141,10 @@ pub(crate) fn stacked_bars(
     drawn((SIZE.0, height), |root| {
         let mut chart = ChartBuilder::on(root)
             .margin(8)
+            .margin_top(LEGEND_HEIGHT)
+            .margin_right(28)
             .x_label_area_size(28)
-            .y_label_area_size(170)
+            .y_label_area_size(STACKED_LABELS)
             .build_cartesian_2d(0.0..most, (0..count).into_segmented())?;
         let label = |position: &SegmentValue<usize>| match position {
             // The axis also asks for a segment behind the last.
@@ -156,10 +161,6 @@ pub(crate) fn stacked_bars(
             .y_label_formatter(&label)
             .y_labels(count + 1)
             .draw()?;
-        for &(name, color) in legend {
-            let legend = move |(x, y): (i32, i32)| Rectangle::new([(x, y - 5), (x + 12, y + 5)], color.filled());
-            chart.draw_series(std::iter::empty::<Rectangle<(f64, SegmentValue<usize>)>>())?.label(name).legend(legend);
-        }
         for (index, bar) in bars.iter().enumerate() {
             let row = count - 1 - index;
             let pieces = bar.pieces.iter().map(|&(from, to, color)| {
@@ -170,7 +171,12 @@ pub(crate) fn stacked_bars(
             });
             chart.draw_series(pieces)?;
         }
-        draw_legend(&mut chart)
+        // Above the bars: they reach both ends of the axis.
+        for (&(name, color), left) in legend.iter().zip((STACKED_LABELS as i32..).step_by(110)) {
+            root.draw(&Rectangle::new([(left, 9), (left + 12, 19)], color.filled()))?;
+            root.draw(&Text::new(name.to_owned(), (left + 18, 8), ("sans-serif", 12)))?;
+        }
+        Ok(())
     })
 }
 
@@ -242,7 +248,8 @@ pub(crate) fn page(title: &str, about: &str, body: &str, machine: &Machine) -> S
          <meta name=viewport content='width=device-width'>\
          <style>body{{font:15px/1.5 system-ui,sans-serif;max-width:980px;margin:2em auto;padding:0 1em;color:#222}}\
          table{{border-collapse:collapse;width:100%;margin:1em 0}}\
-         td,th{{padding:.25em .6em;text-align:right;border-bottom:1px solid #ddd}}\
+         td,th{{padding:.25em .6em;text-align:right;white-space:nowrap;border-bottom:1px solid #ddd}}\
+         th{{white-space:normal}}\
          td:first-child,th:first-child{{text-align:left}}figure{{margin:2em 0}}figcaption{{font-weight:600}}\
          svg{{max-width:100%;height:auto}}</style>\
          <h1>{title}</h1><p>{about}</p>{body}\
