@@ -13,10 +13,10 @@ use nigh_node::state_folder::StatePaths;
 use nigh_node::status::HomesStatus;
 use nigh_node::status::{ClusterStatus, CoherenceProtocol, Status};
 use serde_json::json;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
 
 use crate::context::Globals;
+use crate::end_signals::EndSignals;
 use crate::error::CliError;
 use crate::output::{self, Colour, coloured};
 
@@ -30,7 +30,7 @@ const LOOKED_EVERY: Duration = Duration::from_millis(500);
 /// Subcommands of `nigh cluster`.
 #[derive(Subcommand)]
 pub(crate) enum ClusterCommand {
-    /// Start NATS servers and nodes on this machine, and restart those that end; Ctrl-C stops all
+    /// Start NATS servers and nodes on this machine, and restart those that end; Ctrl-C or SIGHUP stops all
     #[command(after_help = "\
 Examples:
   nigh cluster up                        three nodes on free ports of this machine
@@ -78,20 +78,17 @@ async fn up(args: ClusterUpArgs, globals: &Globals) -> Result<ExitCode, CliError
     };
     let ClusterUpArgs { nodes, networks, set, .. } = args;
     let settings = LocalClusterSettings { folder, nodes, program, nats_server, networks, set, relays: Vec::new() };
-    let handlers = || Ok((signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?));
-    let (mut interrupt, mut terminate) = handlers().map_err(CliError::local("handling signals"))?;
+    let mut signals = EndSignals::handle().map_err(CliError::local("handling signals"))?;
     let mut cluster = tokio::select! {
         started = LocalCluster::start(&settings, PATIENCE) => {
             started.map_err(|error| CliError::Local { what: "the cluster".to_owned(), source: std::io::Error::other(error) })?
         }
-        _ = interrupt.recv() => return Ok(ExitCode::from(130)),
-        _ = terminate.recv() => return Ok(ExitCode::from(130)),
+        () = signals.end() => return Ok(ExitCode::from(130)),
     };
     announce(&mut cluster, globals.json).await?;
     loop {
         tokio::select! {
-            _ = interrupt.recv() => break,
-            _ = terminate.recv() => break,
+            () = signals.end() => break,
             () = sleep(LOOKED_EVERY) => {}
         }
         match cluster.tend() {
