@@ -19,6 +19,7 @@ use crate::context::Globals;
 use crate::end_signals::EndSignals;
 use crate::error::CliError;
 use crate::output::{self, Colour, coloured};
+use crate::printable;
 
 /// How long a node may take to start.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -110,8 +111,10 @@ async fn up(args: ClusterUpArgs, globals: &Globals) -> Result<ExitCode, CliError
 /// What happened to a process, in words.
 fn told(name: &str, event: &ProcessEvent) -> String {
     match event {
-        ProcessEvent::Ended { how, again_after } => {
-            format!("nigh: {name} has ended ({how}); it restarts in {:.1} s", again_after.as_secs_f64())
+        ProcessEvent::Ended { how, said, again_after } => {
+            let said = printable::shown(&std::io::stderr(), said);
+            let said = if said.is_empty() { said } else { format!("; its last line was: {said}").into() };
+            format!("nigh: {name} has ended ({how}); it restarts in {:.1} s{said}", again_after.as_secs_f64())
         }
         ProcessEvent::StartedAgain => format!("nigh: {name} has restarted"),
     }
