@@ -189,8 +189,12 @@ async fn status(globals: &Globals) -> Result<(), CliError> {
         told["processes"] = json!(processes);
         return output::json(&told);
     }
-    let ClusterStatus { name, coherence: protocol, members, homes: kept } = cluster;
+    let ClusterStatus { name, coherence: protocol, servers, members, homes: kept } = cluster;
     output::line(format_args!("Cluster {name}, as {} sees it", status.node))?;
+    servers.map_or(Ok(()), |servers| {
+        let trouble = servers.trouble().map(|trouble| coloured(Colour::Yellow, &trouble));
+        output::line(format_args!("NATS: {}", trouble.unwrap_or_else(|| servers.connection())))
+    })?;
     let mut table = output::table(&["NODE", "NUMBER", "INCARNATION", "ADDRESS", "ROLES"]);
     for member in members {
         let roles: Vec<String> = member.roles.iter().map(ToString::to_string).collect();

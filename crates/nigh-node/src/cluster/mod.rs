@@ -14,6 +14,7 @@ mod newest;
 mod placement;
 mod seen_map;
 mod shape;
+mod servers;
 mod summary;
 
 use std::net::SocketAddr;
@@ -95,6 +96,7 @@ pub struct ClusterEngine {
     /// What this node announces when it may be a home.
     presence: Presence,
     registry: Arc<NatsRegistry>,
+    servers: Cluster,
     membership: Arc<NatsMembership>,
     ledger: NatsLedger,
     histories: NatsHistories,
@@ -139,7 +141,7 @@ impl ClusterEngine {
             (settings.writes.on_damage == DamagedJournal::KeepAside).then(|| settings.state.join(DAMAGED));
         let ledger = NatsLedger::new(servers.clone(), cluster.ledger(settings.writes.wait, keep_damaged.as_deref()));
         let histories = NatsHistories::open(servers.clone()).await?;
-        let homes = NatsHomes::open(servers).await?;
+        let homes = NatsHomes::open(servers.clone()).await?;
         let own = Hello { identity: identity.clone(), incarnation: incarnation.0 };
         let peers = Peers::new(own.clone(), security.clone(), ClientSettings::default());
         let calls = Arc::new(Calls {
@@ -167,6 +169,7 @@ impl ClusterEngine {
             presence,
             registry,
             membership: Arc::new(membership),
+            servers,
             ledger,
             histories,
             homes,
@@ -295,7 +298,7 @@ impl ClusterEngine {
         self.membership.present()
     }
 
-    /// One line for the status.
+    /// One line for the status. Off while the NATS servers are silent.
     #[must_use]
     pub fn level(&self) -> Level {
         let roles: Vec<String> = self.presence.roles.iter().map(ToString::to_string).collect();
@@ -306,7 +309,10 @@ impl ClusterEngine {
         };
         let (number, address, roles) = (self.number(), &self.presence.address, roles.join(" and "));
         let detail = format!("{name}, of {shards} shards; node {number} for {roles}, called at {address} {secured}");
-        Level { name: "cluster".to_owned(), on: true, detail }
+        let trouble = self.servers_status().trouble();
+        let (on, detail) =
+            (trouble.is_none(), trouble.map_or(detail.clone(), |trouble| format!("{trouble}; {detail}")));
+        Level { name: "cluster".to_owned(), on, detail }
     }
 
     /// The cluster, as this node sees it.
@@ -325,7 +331,7 @@ impl ClusterEngine {
             })
             .collect();
         let (name, coherence) = (self.settings.name.clone(), self.settings.coherence);
-        ClusterStatus { name, coherence, members, homes: self.homes_status() }
+        ClusterStatus { name, coherence, servers: Some(self.servers_status()), members, homes: self.homes_status() }
     }
 
     /// The homes; none before `serve`.
