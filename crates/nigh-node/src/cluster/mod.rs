@@ -12,9 +12,10 @@ mod keeping;
 pub(crate) mod memory;
 mod newest;
 mod placement;
+pub(crate) mod records;
 mod seen_map;
-mod shape;
 mod servers;
+mod shape;
 mod summary;
 
 use std::net::SocketAddr;
@@ -95,8 +96,8 @@ pub struct ClusterEngine {
     claimant: Claimant,
     /// What this node announces when it may be a home.
     presence: Presence,
-    registry: Arc<NatsRegistry>,
     servers: Cluster,
+    registry: Arc<NatsRegistry>,
     membership: Arc<NatsMembership>,
     ledger: NatsLedger,
     histories: NatsHistories,
@@ -150,6 +151,7 @@ impl ClusterEngine {
             objects: OnceLock::new(),
             dispatch: OnceLock::new(),
             running: OnceLock::new(),
+            records: OnceLock::new(),
         });
         let (ending, tasks) = (CancellationToken::new(), TaskTracker::new());
         let door = Arc::clone(&calls) as Arc<dyn Handler>;
@@ -167,9 +169,9 @@ impl ClusterEngine {
             clock,
             claimant: Claimant { node, number, incarnation },
             presence,
+            servers,
             registry,
             membership: Arc::new(membership),
-            servers,
             ledger,
             histories,
             homes,

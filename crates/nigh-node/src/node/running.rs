@@ -177,6 +177,10 @@ impl admin::AdminSource for RunningNode {
         &self.parts.activations
     }
 
+    fn cluster(&self) -> Option<&ClusterEngine> {
+        self.parts.foundation.cluster.as_ref()
+    }
+
     fn events(&self) -> &EventInvoker {
         &self.events
     }
