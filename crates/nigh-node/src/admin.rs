@@ -14,10 +14,10 @@
 //! | `POST /learn/{namespace}/{function}/rows` of `ImportedRows` | 204; they replace its own |
 //! | `POST /learn/{namespace}/{function}/forget` | 204; the model and its rows are gone |
 //! | `GET /config` | `[ShownSetting]` |
-//! | `GET /activations?namespace&function&errors&limit&before` | `[Activation]`, newest first |
+//! | `GET /activations?namespace&function&errors&limit&before&cluster` | `[Activation]`, newest first |
 //! | `GET /activations/{id}` | `Activation` |
 //! | `GET /explain/{id}` | `Explanation` |
-//! | `GET /logs?namespace&function&limit&follow` | lines of `LogEntry`, oldest first; endless with `follow=true` |
+//! | `GET /logs?namespace&function&limit&follow&cluster` | lines of `LogEntry`, oldest first; endless with `follow=true` |
 //! | `GET /events?namespace&all&limit` | `EventListing`: dead letters; with `all` also events that wait or run |
 //! | `GET /events/{namespace}/{id}` | `ShownEvent` |
 //! | `POST /events/{namespace}/{id}/retry` | 204; a dead letter is retried from the beginning |
@@ -29,6 +29,10 @@
 //! | `POST /buckets/{namespace}/unpushed/drop` of `UnpushedName` | 204; that write is dropped |
 //! | `GET /features/{namespace}?bucket&key&look` | `ShownFeatures`; with `look=true` its header is read if nothing is recorded |
 //! | `POST /shutdown` | 202 and `DrainStatus`: what the node waits for; this API answers until the node ends |
+//!
+//! Each node of a cluster has the records of the invocations that ran on it. With `cluster=true` the lists have those of all
+//! members, and `/activations/{id}` and `/explain/{id}` always look at all members. The header `x-nigh-unanswered` names
+//! the members that did not answer, separated by commas. `follow=true` follows the invocations of this node only.
 
 mod activations;
 mod events;
@@ -57,6 +61,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::refusal::Refusal;
 use crate::backup::source::{BackupScope, BackupSource};
+use crate::cluster::ClusterEngine;
 use crate::config::ShownSetting;
 use crate::learning::MemoryModels;
 use crate::llc::LlcStatus;
@@ -66,6 +71,8 @@ use crate::status::{DrainStatus, Status};
 
 pub use self::activations::LogEntry;
 
+/// The header that names the members of the cluster whose part of the answer is missing.
+pub(crate) const UNANSWERED: &str = "x-nigh-unanswered";
 /// The most records of one answer.
 const RECORDS_MAX: usize = 1000;
 /// How long a backup of objects waits until the store has all earlier writes.
@@ -93,8 +100,10 @@ pub(crate) trait AdminSource: Send + Sync + 'static {
     fn metrics(&self) -> String;
     /// The settings.
     fn config(&self) -> &[ShownSetting];
-    /// The records.
+    /// The records of the invocations that ran on this node.
     fn activations(&self) -> &ActivationLog;
+    /// The cluster; none if the node is alone.
+    fn cluster(&self) -> Option<&ClusterEngine>;
     /// The asynchronous invocations.
     fn events(&self) -> &EventInvoker;
     /// The source of a backup, and the time.

@@ -193,6 +193,40 @@ pub struct HomesStatus {
     pub troubles: Vec<HomeTrouble>,
 }
 
+/// A node's connection to the cluster's NATS servers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServersStatus {
+    /// The number of addresses in `cluster.servers`.
+    pub configured: usize,
+    /// The name of the server that the node is connected to. None if it is connected to none.
+    pub connected: Option<String>,
+    /// Since when the servers have confirmed no write of the node, RFC 3339. None while they confirm its writes: there is
+    /// one every second, which renews the node's lease.
+    pub silent_since: Option<String>,
+}
+
+impl ServersStatus {
+    /// What is wrong with the servers, and what to do. None if they confirm this node's writes.
+    #[must_use]
+    pub fn trouble(&self) -> Option<String> {
+        let since = self.silent_since.as_ref()?;
+        Some(format!(
+            "the NATS servers have confirmed nothing since {since}, and this node is {}: check that most of them run and \
+             reach each other and this node",
+            self.connection()
+        ))
+    }
+
+    /// The connection, in words.
+    #[must_use]
+    pub fn connection(&self) -> String {
+        match &self.connected {
+            Some(server) => format!("connected to {server}, one of {}", self.configured),
+            None => format!("connected to none of {}", self.configured),
+        }
+    }
+}
+
 /// A node's cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClusterStatus {
@@ -201,6 +235,9 @@ pub struct ClusterStatus {
     /// The coherence protocol of its nodes.
     #[serde(default)]
     pub coherence: CoherenceProtocol,
+    /// The NATS servers. None in the status of a node of an older version.
+    #[serde(default)]
+    pub servers: Option<ServersStatus>,
     /// The living members.
     pub members: Vec<MemberStatus>,
     /// The homes; none if this node is never a home.
@@ -257,4 +294,21 @@ pub struct Status {
     pub resident: ByteSize,
     /// Number of activation records lost because the disk could not keep up.
     pub records_dropped: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silent_servers_are_told_with_the_time_and_the_connection() {
+        let well = ServersStatus { configured: 3, connected: Some("nats-1".to_owned()), silent_since: None };
+        assert_eq!((well.trouble(), well.connection()), (None, "connected to nats-1, one of 3".to_owned()));
+        let since = Some("2026-11-26T06:00:00.000Z".to_owned());
+        let silent = ServersStatus { silent_since: since, connected: None, ..well };
+        let told = silent.trouble().unwrap();
+        for part in ["since 2026-11-26T06:00:00.000Z", "connected to none of 3", "check that"] {
+            assert!(told.contains(part), "{told}");
+        }
+    }
 }

@@ -21,6 +21,7 @@ const OUTCOME_MAX: usize = 60;
 Example:
   nigh activations --function blur --errors --limit 5
 
+In a cluster any node lists the invocations of all members, and names those that do not answer.
 GB-S is what is billed, and of it what was used at the peak. E, T and L are the shares of the handler's time spent reading inputs, computing, and writing outputs.
 `nigh explain ID` shows one of them in full.")]
 pub(crate) struct ActivationsArgs {
@@ -40,8 +41,8 @@ pub(crate) struct ActivationsArgs {
 
 /// Lists them.
 pub(crate) async fn run(args: ActivationsArgs, globals: &Globals) -> Result<(), CliError> {
-    let mut path =
-        format!("/activations?namespace={}&limit={}&errors={}", globals.namespace().await?, args.limit, args.errors);
+    let (namespace, limit, errors) = (globals.namespace().await?, args.limit, args.errors);
+    let mut path = format!("/activations?cluster=true&namespace={namespace}&limit={limit}&errors={errors}");
     if let Some(function) = &args.function {
         path.push_str(&format!("&function={function}"));
     }
@@ -50,14 +51,16 @@ pub(crate) async fn run(args: ActivationsArgs, globals: &Globals) -> Result<(), 
     }
     let admin = globals.admin()?;
     if globals.json {
-        let mut found: Vec<Value> = admin.get(&path).await?;
+        let (mut found, unanswered): (Vec<Value>, _) = admin.get_of_cluster(&path).await?;
+        warn_of_unanswered(&unanswered, globals.json);
         for record in &mut found {
             add_cost(record);
             date_start(record);
         }
         return output::json(&found);
     }
-    let found: Vec<Activation> = admin.get(&path).await?;
+    let (found, unanswered): (Vec<Activation>, _) = admin.get_of_cluster(&path).await?;
+    warn_of_unanswered(&unanswered, globals.json);
     let mut table = output::table(&[
         "ID", "FUNCTION", "START", "WHERE", "WAIT", "INIT", "DURATION", "E/T/L %", "HITS", "PEAK", "GB-S", "OUTCOME",
     ]);
@@ -65,6 +68,18 @@ pub(crate) async fn run(args: ActivationsArgs, globals: &Globals) -> Result<(), 
         table.add_row(row(one));
     }
     output::print_table(&table)
+}
+
+/// Names, on standard error, the members of the cluster whose records are missing.
+pub(crate) fn warn_of_unanswered(unanswered: &[String], as_json: bool) {
+    if unanswered.is_empty() {
+        return;
+    }
+    if as_json {
+        return output::remark(json!({ "unanswered": unanswered }));
+    }
+    let names = unanswered.join(" and ");
+    output::remark(format_args!("nigh: {names} did not answer: what ran there is missing here"));
 }
 
 /// A record's start in RFC 3339.

@@ -13,12 +13,13 @@ use nigh_node::state_folder::StatePaths;
 use nigh_node::status::HomesStatus;
 use nigh_node::status::{ClusterStatus, CoherenceProtocol, Status};
 use serde_json::json;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
 
 use crate::context::Globals;
+use crate::end_signals::EndSignals;
 use crate::error::CliError;
 use crate::output::{self, Colour, coloured};
+use crate::printable;
 
 /// How long a node may take to start.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -30,7 +31,7 @@ const LOOKED_EVERY: Duration = Duration::from_millis(500);
 /// Subcommands of `nigh cluster`.
 #[derive(Subcommand)]
 pub(crate) enum ClusterCommand {
-    /// Start NATS servers and nodes on this machine, and restart those that end; Ctrl-C stops all
+    /// Start NATS servers and nodes on this machine, and restart those that end; Ctrl-C or SIGHUP stops all
     #[command(after_help = "\
 Examples:
   nigh cluster up                        three nodes on free ports of this machine
@@ -78,20 +79,17 @@ async fn up(args: ClusterUpArgs, globals: &Globals) -> Result<ExitCode, CliError
     };
     let ClusterUpArgs { nodes, networks, set, .. } = args;
     let settings = LocalClusterSettings { folder, nodes, program, nats_server, networks, set, relays: Vec::new() };
-    let handlers = || Ok((signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?));
-    let (mut interrupt, mut terminate) = handlers().map_err(CliError::local("handling signals"))?;
+    let mut signals = EndSignals::handle().map_err(CliError::local("handling signals"))?;
     let mut cluster = tokio::select! {
         started = LocalCluster::start(&settings, PATIENCE) => {
             started.map_err(|error| CliError::Local { what: "the cluster".to_owned(), source: std::io::Error::other(error) })?
         }
-        _ = interrupt.recv() => return Ok(ExitCode::from(130)),
-        _ = terminate.recv() => return Ok(ExitCode::from(130)),
+        () = signals.end() => return Ok(ExitCode::from(130)),
     };
     announce(&mut cluster, globals.json).await?;
     loop {
         tokio::select! {
-            _ = interrupt.recv() => break,
-            _ = terminate.recv() => break,
+            () = signals.end() => break,
             () = sleep(LOOKED_EVERY) => {}
         }
         match cluster.tend() {
@@ -113,8 +111,10 @@ async fn up(args: ClusterUpArgs, globals: &Globals) -> Result<ExitCode, CliError
 /// What happened to a process, in words.
 fn told(name: &str, event: &ProcessEvent) -> String {
     match event {
-        ProcessEvent::Ended { how, again_after } => {
-            format!("nigh: {name} has ended ({how}); it restarts in {:.1} s", again_after.as_secs_f64())
+        ProcessEvent::Ended { how, said, again_after } => {
+            let said = printable::shown(&std::io::stderr(), said);
+            let said = if said.is_empty() { said } else { format!("; its last line was: {said}").into() };
+            format!("nigh: {name} has ended ({how}); it restarts in {:.1} s{said}", again_after.as_secs_f64())
         }
         ProcessEvent::StartedAgain => format!("nigh: {name} has restarted"),
     }
@@ -189,8 +189,12 @@ async fn status(globals: &Globals) -> Result<(), CliError> {
         told["processes"] = json!(processes);
         return output::json(&told);
     }
-    let ClusterStatus { name, coherence: protocol, members, homes: kept } = cluster;
+    let ClusterStatus { name, coherence: protocol, servers, members, homes: kept } = cluster;
     output::line(format_args!("Cluster {name}, as {} sees it", status.node))?;
+    servers.map_or(Ok(()), |servers| {
+        let trouble = servers.trouble().map(|trouble| coloured(Colour::Yellow, &trouble));
+        output::line(format_args!("NATS: {}", trouble.unwrap_or_else(|| servers.connection())))
+    })?;
     let mut table = output::table(&["NODE", "NUMBER", "INCARNATION", "ADDRESS", "ROLES"]);
     for member in members {
         let roles: Vec<String> = member.roles.iter().map(ToString::to_string).collect();

@@ -1,10 +1,13 @@
 //! `nigh deploy`.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 
 use clap::Args;
-use nigh_node::client::{CodeUpload, FunctionChange, IDEMPOTENT_VARIABLE, NETWORK_VARIABLE, NONE, OUTBOUND};
+use nigh_node::client::{
+    ClientError, CodeUpload, FunctionChange, IDEMPOTENT_VARIABLE, NETWORK_VARIABLE, NONE, OUTBOUND, S3Client,
+};
 use nigh_node::config::Span;
 use nigh_terms::{BucketName, ByteSize, FunctionName, ParseByteSizeError};
 use serde_json::Value;
@@ -25,7 +28,8 @@ Examples:
   nigh deploy fetch --network outbound            where the node permits it (functions.network)
 
 A folder is packed without .git, __pycache__ and the like. For `provided`, the archive's `bootstrap` is run.
-If the function exists, what is given is replaced: its code, its settings, or both.")]
+If the function exists, what is given is replaced: its code, its settings, or both.
+Triggers are checked first: if a bucket is missing or would refuse one, nothing is deployed.")]
 pub(crate) struct DeployArgs {
     /// The function's name
     name: FunctionName,
@@ -95,6 +99,12 @@ struct Trigger {
     prefix: String,
 }
 
+impl fmt::Display for Trigger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.bucket, self.prefix)
+    }
+}
+
 fn trigger(text: &str) -> Result<Trigger, String> {
     let (bucket, prefix) = text.split_once('/').unwrap_or((text, ""));
     let bucket = BucketName::new(bucket).map_err(|error| error.to_string())?;
@@ -157,6 +167,32 @@ fn environment(given: &[String]) -> Result<Option<BTreeMap<String, String>>, Cli
     pairs.collect::<Result<_, _>>().map(Some)
 }
 
+/// Checks, before anything is deployed, that each trigger's bucket exists and would accept it.
+async fn check_triggers(s3: &S3Client, name: &FunctionName, triggers: &[Trigger]) -> Result<(), CliError> {
+    let mut by_bucket: BTreeMap<&BucketName, Vec<String>> = BTreeMap::new();
+    for Trigger { bucket, prefix } in triggers {
+        by_bucket.entry(bucket).or_default().push(prefix.clone());
+    }
+    for (bucket, prefixes) in by_bucket {
+        match s3.check_notify(bucket, name.as_str(), &prefixes).await {
+            Err(error @ ClientError::Refused { .. }) => {
+                let refused = format!("nothing is deployed: a trigger of {name} on {bucket} is refused: {error}");
+                return Err(CliError::Failed(refused));
+            }
+            checked => checked?,
+        }
+    }
+    Ok(())
+}
+
+/// The error of a step after the function was changed: it says what is done.
+fn after(done: Option<&str>, name: &FunctionName, step: &str, error: ClientError) -> CliError {
+    match done {
+        Some(done) => CliError::Failed(format!("{done} {name}, but {step} failed: {error}")),
+        None => error.into(),
+    }
+}
+
 /// Deploys.
 pub(crate) async fn run(args: DeployArgs, globals: &Globals) -> Result<(), CliError> {
     let (change, code) = (args.change()?, args.code()?);
@@ -165,7 +201,12 @@ pub(crate) async fn run(args: DeployArgs, globals: &Globals) -> Result<(), CliEr
         let nothing = "nothing to deploy: name the code with --folder or --zip, or a setting to change";
         return Err(CliError::Usage(nothing.to_owned()));
     }
+    let s3 = if args.triggers.is_empty() { None } else { Some(globals.s3().await?) };
+    if let Some(s3) = &s3 {
+        check_triggers(s3, &args.name, &args.triggers).await?;
+    }
     let is_without_code = code.is_none();
+    let is_changed = !is_without_code || !change.is_empty();
     let lambda = globals.lambda().await?;
     let (mut function, is_new) = lambda.deploy(&args.name, &change, code).await.map_err(|error| {
         if is_without_code && error.is_not_found() {
@@ -175,16 +216,22 @@ pub(crate) async fn run(args: DeployArgs, globals: &Globals) -> Result<(), CliEr
             error.into()
         }
     })?;
+    let done = if is_new { "deployed" } else { "updated" };
+    let failed = |step: &str, error| after(is_changed.then_some(done), &args.name, step, error);
     if let Some(Reserve(count)) = args.reserved {
-        lambda.reserve(&args.name, count).await?;
+        lambda.reserve(&args.name, count).await.map_err(|error| failed("--reserved", error))?;
     }
     if let Some(auth) = &args.url {
         let auth = if auth == "public" { "NONE" } else { "AWS_IAM" };
-        function["FunctionUrl"] = lambda.give_url(&args.name, auth).await?.into();
+        let url = lambda.give_url(&args.name, auth).await.map_err(|error| failed("--url", error))?;
+        function["FunctionUrl"] = url.into();
     }
-    for Trigger { bucket, prefix } in &args.triggers {
-        let arn = function.get("FunctionArn").and_then(Value::as_str).unwrap_or_default().to_owned();
-        globals.s3().await?.notify(bucket, args.name.as_str(), &arn, prefix).await?;
+    if let Some(s3) = &s3 {
+        let arn = function.get("FunctionArn").and_then(Value::as_str).unwrap_or_default();
+        for trigger in &args.triggers {
+            let notified = s3.notify(&trigger.bucket, args.name.as_str(), arn, &trigger.prefix).await;
+            notified.map_err(|error| failed(&format!("--trigger {trigger}"), error))?;
+        }
     }
     if globals.json {
         return output::json(&function);
@@ -196,7 +243,7 @@ pub(crate) async fn run(args: DeployArgs, globals: &Globals) -> Result<(), CliEr
     let number = |field: &str| function.get(field).and_then(Value::as_u64).unwrap_or_default();
     output::line(format_args!(
         "{} {}: {}, handler {}, {} of memory, {} s, {} of code",
-        if is_new { "deployed" } else { "updated" },
+        done,
         args.name,
         text("Runtime"),
         text("Handler"),

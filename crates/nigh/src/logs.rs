@@ -4,9 +4,11 @@ use clap::Args;
 use nigh_node::Activation;
 use nigh_node::admin::LogEntry;
 use nigh_node::client::AdminClient;
+use nigh_node::status::Status;
 use nigh_terms::{FunctionName, Namespace};
 use serde::de::IgnoredAny;
 
+use crate::activations::warn_of_unanswered;
 use crate::context::{Globals, invocation};
 use crate::error::CliError;
 use crate::output::{self, Colour, coloured};
@@ -20,7 +22,8 @@ Examples:
   nigh logs blur --id ID          ID is from `nigh invoke` or `nigh activations`
   nigh logs --follow
 
-A log comes when its invocation has ended. On a terminal, control characters are written out; --json has them as
+A log comes when its invocation has ended. In a cluster any node prints the logs of all members; --follow waits only for
+invocations that run on the node itself. On a terminal, control characters are written out; --json has them as
 they were printed.")]
 pub(crate) struct LogsArgs {
     /// Only this function
@@ -49,12 +52,19 @@ pub(crate) async fn run(args: LogsArgs, globals: &Globals) -> Result<(), CliErro
         }
         return print(&LogEntry::from(&one), globals.json);
     }
-    let mut path = format!("/logs?namespace={namespace}&limit={}&follow={}", args.limit, args.follow);
+    let mut path = format!("/logs?cluster=true&namespace={namespace}&limit={}&follow={}", args.limit, args.follow);
     if let Some(function) = &args.function {
         must_be_known(function, &namespace, &admin, globals).await?;
         path.push_str(&format!("&function={function}"));
     }
     let mut lines = admin.lines(&path).await?;
+    warn_of_unanswered(lines.unanswered(), globals.json);
+    if args.follow && !globals.json {
+        let Status { node, cluster, .. } = admin.get("/status").await?;
+        if cluster.is_some() {
+            output::remark(format_args!("nigh: follows the invocations that run on {node}; see others with --state"));
+        }
+    }
     while let Some(entry) = lines.next::<LogEntry>().await? {
         print(&entry, globals.json)?;
     }
@@ -68,7 +78,7 @@ async fn must_be_known(
     admin: &AdminClient,
     globals: &Globals,
 ) -> Result<(), CliError> {
-    let records = format!("/activations?namespace={namespace}&function={function}&limit=1");
+    let records = format!("/activations?cluster=true&namespace={namespace}&function={function}&limit=1");
     if !admin.get::<Vec<IgnoredAny>>(&records).await?.is_empty() {
         return Ok(());
     }

@@ -10,6 +10,7 @@ mod config;
 mod context;
 mod deploy;
 mod down;
+mod end_signals;
 mod error;
 mod events;
 mod explain;

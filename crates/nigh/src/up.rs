@@ -8,10 +8,10 @@ use nigh_node::credentials::Credentials;
 use nigh_node::endpoints::Endpoints;
 use nigh_node::node::Node;
 use serde_json::json;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 use crate::context::Globals;
+use crate::end_signals::EndSignals;
 use crate::error::CliError;
 use crate::output::{self, Colour, coloured};
 
@@ -27,7 +27,8 @@ Examples:
   nigh up --set functions.keep_alive='60 s' --set cache.bytes='2 GiB'
 
 `nigh config show` lists all settings. Addresses are written to endpoints.json in the state folder.
-The first SIGINT or SIGTERM drains the node; a second one stops it at once.")]
+The first SIGINT, SIGTERM or SIGHUP (a lost session) drains the node; a second SIGINT or SIGTERM stops it at once.
+Under nohup the node ignores SIGHUP.")]
 pub(crate) struct UpArgs {
     /// Where the S3 door listens [setting s3.listen]
     #[arg(long, value_name = "ADDRESS")]
@@ -102,9 +103,8 @@ pub(crate) async fn run(args: UpArgs, needs: Needs, globals: &Globals) -> Result
         return Err(CliError::Usage(why.to_owned()));
     }
     log_to_stderr(&configuration.settings.log)?;
-    let handlers = || Ok((signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?));
     // Handled from here on: a signal during the start must not be lost, or leave half a node.
-    let (mut interrupt, mut terminate) = handlers().map_err(CliError::local("handling signals"))?;
+    let mut signals = EndSignals::handle().map_err(CliError::local("handling signals"))?;
     if let Some(file) = &configuration.file {
         tracing::info!(file = %file.display(), "settings read");
     }
@@ -112,12 +112,12 @@ pub(crate) async fn run(args: UpArgs, needs: Needs, globals: &Globals) -> Result
     let starting = Box::pin(Node::start(configuration));
     let node = tokio::select! {
         node = starting => node.map_err(Box::new)?,
-        () = either(&mut interrupt, &mut terminate) => return Ok(ExitCode::from(INTERRUPTED)),
+        () = signals.end() => return Ok(ExitCode::from(INTERRUPTED)),
     };
     announce(&node, &state, globals.json)?;
 
     tokio::select! {
-        () = either(&mut interrupt, &mut terminate) => {}
+        () = signals.end() => {}
         () = node.stop_requested().cancelled() => {}
     }
     if !globals.json {
@@ -125,18 +125,11 @@ pub(crate) async fn run(args: UpArgs, needs: Needs, globals: &Globals) -> Result
     }
     tokio::select! {
         () = node.stop() => Ok(ExitCode::SUCCESS),
-        () = either(&mut interrupt, &mut terminate) => {
+        () = signals.end_at_once() => {
             // The kernel ends the sandboxes with this process; the next start removes their cgroups.
             output::remark("nigh: ended at once");
             Ok(ExitCode::from(INTERRUPTED))
         }
-    }
-}
-
-async fn either(interrupt: &mut Signal, terminate: &mut Signal) {
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
     }
 }
 
@@ -146,6 +139,8 @@ fn log_to_stderr(settings: &LogSettings) -> Result<(), CliError> {
     let filter = EnvFilter::try_new(format!("{}{quiet}", settings.level))
         .map_err(|error| CliError::Usage(format!("setting log.level {:?}: {error}", settings.level)))?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // When the terminal is lost, standard error cannot be written to. The subscriber would report that there, and panic.
+    let builder = builder.log_internal_errors(false);
     let set = match settings.format {
         LogFormat::Text => {
             let colours = output::wants_colour(&std::io::stderr());

@@ -3,19 +3,24 @@
 //! Only the answers to conditional publishes decide anything. Reads (`message`, `last_message`) decide nothing, and their
 //! callers verify them.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use async_nats::connection::State;
 use async_nats::jetstream::context::GetStreamErrorKind;
 use async_nats::jetstream::stream::{Config, RawMessageError, RawMessageErrorKind, Stream};
 use async_nats::jetstream::{self, Context, ErrorCode};
 use async_nats::{HeaderMap, Request, RequestErrorKind};
 use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
-use serde::Deserialize;
+use parking_lot::Mutex;
 use tokio::time::sleep;
 
 use super::ClusterError;
+use super::publish_reply::{Attempt, PublishReply};
 use super::settings::ClusterSettings;
+
+pub(super) use super::publish_reply::NotPublished;
 
 /// The distance between pings. The client changes the server after some unanswered ones.
 const PING_EVERY: Duration = Duration::from_secs(2);
@@ -26,14 +31,6 @@ const RETRY_MIN: Duration = Duration::from_millis(20);
 const RETRY_MAX: Duration = Duration::from_millis(500);
 /// The least time for creating a stream: new servers first elect a leader.
 const OPENED_WITHIN: Duration = Duration::from_secs(45);
-/// The server cannot decide yet, because another conditional publish is under way (JetStream's error 10164).
-const CONDITION_UNDECIDED: u64 = 10164;
-/// Too many publishes, or batches, are under way in the server (10167, 10210).
-const TOO_MANY_UNDER_WAY: [u64; 2] = [10167, 10210];
-/// A message with the same id is under way (10158).
-const SAME_UNDER_WAY: u64 = 10158;
-/// Parts of a batch are missing, and none of the batch is written (10176).
-const BATCH_INCOMPLETE: u64 = 10176;
 
 /// The place of a published message in its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,75 +40,22 @@ pub(super) struct MessagePlace {
     pub(super) again: bool,
 }
 
-/// Why a message is not in its stream, or may not be.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum NotPublished {
-    /// The condition of the message failed.
-    Condition,
-    /// The stream or its disks are full.
-    Full,
-    /// No server accepted the message.
-    NotTaken(String),
-    /// The message may be in the stream, now or later.
-    Unknown(String),
-    /// The server rejected the message for this reason.
-    Refused(String),
-}
-
-/// A server's answer to a publish.
-#[derive(Debug, Deserialize)]
-struct PublishReply {
-    #[serde(default)]
-    seq: u64,
-    error: Option<AnswerError>,
-}
-
-#[derive(Debug, Deserialize)]
-struct AnswerError {
-    code: u16,
-    err_code: u64,
-    #[serde(default)]
-    description: String,
-}
-
-/// The outcome of one attempt.
-enum Attempt {
-    Stands(u64),
-    Never(NotPublished),
-    NotTaken(String),
-    Unanswered(String),
-}
-
-impl PublishReply {
-    fn judged(self) -> Attempt {
-        let Some(AnswerError { code, err_code, description }) = self.error else { return Attempt::Stands(self.seq) };
-        let reason = format!("{description} ({err_code})");
-        let full = [
-            ErrorCode::STORAGE_RESOURCES_EXCEEDED,
-            ErrorCode::INSUFFICIENT_RESOURCES,
-            ErrorCode::ACCOUNT_RESOURCES_EXCEEDED,
-        ];
-        match err_code {
-            code if code == ErrorCode::STREAM_WRONG_LAST_SEQUENCE.0 => Attempt::Never(NotPublished::Condition),
-            CONDITION_UNDECIDED | BATCH_INCOMPLETE => Attempt::NotTaken(reason),
-            code if TOO_MANY_UNDER_WAY.contains(&code) => Attempt::NotTaken(reason),
-            SAME_UNDER_WAY => Attempt::Unanswered(reason),
-            code if full.iter().any(|full| full.0 == code) => Attempt::Never(NotPublished::Full),
-            // This code means any error of the server's store: its limit, which is checked before the write, and others.
-            code if code == ErrorCode::STREAM_STORE_FAILED.0 && description.contains("maximum") => {
-                Attempt::Never(NotPublished::Full)
-            }
-            _ if code >= 500 => Attempt::Unanswered(reason),
-            _ => Attempt::Never(NotPublished::Refused(reason)),
-        }
-    }
-}
-
 /// A cluster of NATS servers.
 #[derive(Clone, Debug)]
 pub struct Cluster {
     context: Context,
     settings: ClusterSettings,
+    /// When the servers last confirmed a write; before the first one, when this client connected.
+    confirmed: Arc<Mutex<Instant>>,
+}
+
+/// The state of the connection to the servers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkState {
+    /// The name of the server that this client is connected to; none if it is connected to none.
+    pub server: Option<String>,
+    /// The time since a majority of the servers last confirmed a write of this client.
+    pub unconfirmed: Duration,
 }
 
 impl Cluster {
@@ -142,7 +86,7 @@ impl Cluster {
         })?;
         let mut context = jetstream::new(client);
         context.set_timeout(ANSWER_WITHIN);
-        Ok(Self { context, settings })
+        Ok(Self { context, settings, confirmed: Arc::new(Mutex::new(Instant::now())) })
     }
 
     /// The settings of the connection.
@@ -151,11 +95,28 @@ impl Cluster {
         &self.settings
     }
 
+    /// The state of the connection. A server that is stopped counts as connected until the client misses its pings, so
+    /// whether the servers work is known from `unconfirmed`.
+    #[must_use]
+    pub fn link_state(&self) -> LinkState {
+        let client = self.context.client();
+        let server = (client.connection_state() == State::Connected).then(|| client.server_info().server_name);
+        LinkState { server, unconfirmed: self.confirmed.lock().elapsed() }
+    }
+
     pub(super) const fn context(&self) -> &Context {
         &self.context
     }
 
     async fn attempt(&self, subject: &str, headers: &HeaderMap, payload: &Bytes) -> Attempt {
+        let attempt = self.request(subject, headers, payload).await;
+        if matches!(attempt, Attempt::Stands(_)) {
+            *self.confirmed.lock() = Instant::now();
+        }
+        attempt
+    }
+
+    async fn request(&self, subject: &str, headers: &HeaderMap, payload: &Bytes) -> Attempt {
         let request = Request::new().headers(headers.clone()).payload(payload.clone());
         match self.context.client().send_request(subject.to_owned(), request).await {
             Ok(answer) => match serde_json::from_slice::<PublishReply>(&answer.payload) {
@@ -372,35 +333,4 @@ fn as_wanted(wanted: &Config, found: Config) -> Result<Config, ClusterError> {
         return Ok(found);
     }
     Err(ClusterError::Settings { stream: wanted.name.clone(), found: found_told, wanted: wanted_told })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn judged(answer: &str) -> Result<u64, Option<NotPublished>> {
-        match serde_json::from_str::<PublishReply>(answer).unwrap().judged() {
-            Attempt::Stands(place) => Ok(place),
-            Attempt::Never(never) => Err(Some(never)),
-            Attempt::NotTaken(reason) => Err(Some(NotPublished::NotTaken(reason))),
-            Attempt::Unanswered(_) => Err(None),
-        }
-    }
-
-    #[test]
-    fn only_what_says_that_nothing_was_written_is_taken_for_that() {
-        assert_eq!(judged(r#"{"stream":"s","seq":7,"duplicate":true}"#), Ok(7));
-        let error = |code: u16, own: u64, text: &str| {
-            judged(&format!(r#"{{"error":{{"code":{code},"err_code":{own},"description":"{text}"}}}}"#))
-        };
-        assert_eq!(error(400, 10071, "wrong last sequence: 4"), Err(Some(NotPublished::Condition)));
-        assert_eq!(error(503, 10077, "maximum bytes exceeded"), Err(Some(NotPublished::Full)));
-        assert_eq!(error(500, 10047, "insufficient storage"), Err(Some(NotPublished::Full)));
-        assert_eq!(error(503, 10077, "input/output error"), Err(None), "others may have stored it");
-        assert_eq!(error(503, 10008, "temporarily unavailable"), Err(None));
-        assert_eq!(error(409, 10158, "duplicate message id is in process"), Err(None));
-        assert!(matches!(error(400, 10164, "wrong last sequence"), Err(Some(NotPublished::NotTaken(_)))));
-        assert!(matches!(error(400, 10176, "batch is incomplete"), Err(Some(NotPublished::NotTaken(_)))));
-        assert!(matches!(error(400, 10060, "expected stream"), Err(Some(NotPublished::Refused(_)))));
-    }
 }

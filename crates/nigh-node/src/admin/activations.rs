@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::{Path, Query, State};
-use axum::http::header;
+use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures::Stream;
@@ -19,7 +19,8 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 
 use super::refusal::Refusal;
-use super::{AdminSource, RECORDS_MAX, json};
+use super::{AdminSource, RECORDS_MAX, UNANSWERED, json};
+use crate::cluster::records::{MembersAnswers, RecordList, RecordsRequest, merge};
 use crate::explain::{explain, outcome_words};
 
 /// The records of one answer, if the request names no limit.
@@ -67,6 +68,8 @@ pub(super) struct ActivationParams {
     before: Option<InvocationId>,
     limit: Option<usize>,
     follow: bool,
+    /// True for the records of all members of the cluster.
+    cluster: bool,
 }
 
 impl ActivationParams {
@@ -84,18 +87,54 @@ impl ActivationParams {
     }
 }
 
+/// The records that are asked for, newest first, and the names of the members that did not answer.
+async fn records<N: AdminSource>(
+    node: &N,
+    asked: &ActivationParams,
+) -> Result<(Vec<Activation>, Vec<String>), Refusal> {
+    let own = node.activations().list(asked.query(), asked.limit()).await?;
+    let Some(cluster) = node.cluster().filter(|_| asked.cluster) else { return Ok((own, Vec::new())) };
+    let mut others = cluster.records_of_others(&RecordsRequest::newest(&asked.query(), asked.limit())).await;
+    others.lists.push(RecordList { records: own, is_cut: false });
+    Ok((merge(others.lists, asked.limit()), others.unanswered))
+}
+
+/// The answer with the names of the members that did not answer.
+fn with_unanswered(unanswered: &[String], mut answer: Response) -> Response {
+    if unanswered.is_empty() {
+        return answer;
+    }
+    match HeaderValue::from_str(&unanswered.join(",")) {
+        Ok(names) => drop(answer.headers_mut().insert(UNANSWERED, names)),
+        Err(error) => tracing::error!(%error, ?unanswered, "names of members cannot be sent in a header"),
+    }
+    answer
+}
+
 pub(super) async fn activations<N: AdminSource>(
     State(node): State<Arc<N>>,
     Query(asked): Query<ActivationParams>,
 ) -> Result<Response, Refusal> {
-    let found = node.activations().list(asked.query(), asked.limit()).await?;
-    json(&found)
+    let (found, unanswered) = records(&*node, &asked).await?;
+    Ok(with_unanswered(&unanswered, json(&found)?))
 }
 
+/// The record of an invocation, from whichever member has it; for an event, that of its last attempt.
 async fn find<N: AdminSource>(node: &N, id: &str) -> Result<Activation, Refusal> {
     let id: InvocationId = id.parse().map_err(|_| Refusal::bad_id(id))?;
-    let found = node.activations().get(id).await?;
-    found.ok_or_else(|| Refusal::not_found(format!("there is no record of an invocation {id}")))
+    let own = node.activations().get(id).await?;
+    let others = match node.cluster() {
+        Some(cluster) => cluster.records_of_others(&RecordsRequest::Of(id)).await,
+        None => MembersAnswers::default(),
+    };
+    let others_records = others.lists.into_iter().flat_map(|list| list.records);
+    own.into_iter().chain(others_records).max_by_key(|one| one.attempt).ok_or_else(|| {
+        let mut words = format!("there is no record of an invocation {id}");
+        if !others.unanswered.is_empty() {
+            words += &format!("; it may have run on {}, which did not answer", others.unanswered.join(" or "));
+        }
+        Refusal::not_found(words)
+    })
 }
 
 pub(super) async fn activation<N: AdminSource>(
@@ -118,10 +157,11 @@ pub(super) async fn logs<N: AdminSource>(
 ) -> Result<Response, Refusal> {
     // Followed before the listing: an invocation that ends in between is sent twice, with the same id.
     let live = asked.follow.then(|| node.activations().follow());
-    let mut past = node.activations().list(asked.query(), asked.limit()).await?;
+    let (mut past, unanswered) = records(&*node, &asked).await?;
     past.reverse();
     let lines = follow(past, live, asked.query(), node.stop().clone());
-    Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response())
+    let answer = ([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response();
+    Ok(with_unanswered(&unanswered, answer))
 }
 
 struct ActivationStream {

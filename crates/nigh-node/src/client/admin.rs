@@ -4,7 +4,7 @@ use std::path::Path;
 
 use async_recursion::async_recursion as boxed;
 use bytes::{Bytes, BytesMut};
-use http::{Method, Request, StatusCode};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use serde::Serialize;
@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 
 use super::http_call::{Target, full};
 use super::{ANSWER_MAX, ClientError};
+use crate::admin::UNANSWERED;
 
 /// A client of one node's admin API.
 pub struct AdminClient {
@@ -21,6 +22,7 @@ pub struct AdminClient {
 /// Lines of JSON, as they arrive.
 pub struct Lines {
     target: Target,
+    unanswered: Vec<String>,
     body: Incoming,
     buffer: BytesMut,
 }
@@ -44,6 +46,23 @@ impl AdminClient {
     /// If the node rejects it, or its answer is not a `T`.
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
         self.document(&self.text(path).await?)
+    }
+
+    /// The JSON document at `path`, to which all members of the node's cluster contribute, and the names of the members
+    /// that did not answer.
+    ///
+    /// # Errors
+    /// If the node rejects it, or its answer is not a `T`.
+    pub async fn get_of_cluster<T: DeserializeOwned>(&self, path: &str) -> Result<(T, Vec<String>), ClientError> {
+        let (text, unanswered) = self.text_of_cluster(path).await?;
+        Ok((self.document(&text)?, unanswered))
+    }
+
+    #[boxed]
+    async fn text_of_cluster(&self, path: &str) -> Result<(Bytes, Vec<String>), ClientError> {
+        let answer = self.answer(Method::GET, path, Bytes::new()).await?;
+        let unanswered = unanswered(answer.headers());
+        Ok((self.target.collect(answer.into_body()).await?, unanswered))
     }
 
     fn document<T: DeserializeOwned>(&self, body: &[u8]) -> Result<T, ClientError> {
@@ -75,8 +94,7 @@ impl AdminClient {
 
     /// Posts a document to `path`. Returns the lines of the answer.
     pub async fn give_for_lines<T: Serialize>(&self, path: &str, document: &T) -> Result<Lines, ClientError> {
-        let body = self.call(Method::POST, path, json(document)?).await?;
-        Ok(Lines { target: self.target.clone(), body, buffer: BytesMut::new() })
+        Ok(self.lines_of(self.answer(Method::POST, path, json(document)?).await?))
     }
 
     /// The bytes at `path`, piece by piece.
@@ -89,11 +107,19 @@ impl AdminClient {
     /// The lines at `path`, until the node ends them.
     #[boxed]
     pub async fn lines(&self, path: &str) -> Result<Lines, ClientError> {
-        let body = self.call(Method::GET, path, Bytes::new()).await?;
-        Ok(Lines { target: self.target.clone(), body, buffer: BytesMut::new() })
+        Ok(self.lines_of(self.answer(Method::GET, path, Bytes::new()).await?))
+    }
+
+    fn lines_of(&self, answer: Response<Incoming>) -> Lines {
+        let unanswered = unanswered(answer.headers());
+        Lines { target: self.target.clone(), unanswered, body: answer.into_body(), buffer: BytesMut::new() }
     }
 
     async fn call(&self, method: Method, path: &str, document: Bytes) -> Result<Incoming, ClientError> {
+        self.answer(method, path, document).await.map(Response::into_body)
+    }
+
+    async fn answer(&self, method: Method, path: &str, document: Bytes) -> Result<Response<Incoming>, ClientError> {
         let request = Request::builder()
             .method(method)
             .uri(format!("http://{}{path}", self.target.authority()))
@@ -105,13 +131,19 @@ impl AdminClient {
         let answer = self.target.send(request).await?;
         let status = answer.status();
         if status.is_success() {
-            return Ok(answer.into_body());
+            return Ok(answer);
         }
         let words = self.target.collect(answer.into_body()).await?;
         let code = if status == StatusCode::NOT_FOUND { "NotFound" } else { status.as_str() }.to_owned();
         let message = String::from_utf8_lossy(&words).trim().to_owned();
         Err(ClientError::Refused { status: status.as_u16(), code, message })
     }
+}
+
+/// The members of the cluster that did not answer.
+fn unanswered(headers: &HeaderMap) -> Vec<String> {
+    let names = headers.get(UNANSWERED).and_then(|names| names.to_str().ok()).unwrap_or_default();
+    names.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
 fn json<T: Serialize>(document: &T) -> Result<Bytes, ClientError> {
@@ -140,6 +172,12 @@ impl Pieces {
 }
 
 impl Lines {
+    /// The names of the members of the cluster that did not answer: their lines are missing.
+    #[must_use]
+    pub fn unanswered(&self) -> &[String] {
+        &self.unanswered
+    }
+
     /// The next line, or none at the end.
     ///
     /// # Errors

@@ -1,5 +1,6 @@
 //! Lists and notification rules in the S3 door's answers.
 
+use nigh_objects::{EventPattern, NotificationConfig, NotificationError};
 use serde::{Deserialize, Serialize};
 
 /// A bucket in a list.
@@ -80,7 +81,31 @@ struct FilterRule {
     value: String,
 }
 
+impl NotificationRule {
+    /// The rule as the object memory has it.
+    fn rule(&self) -> Result<nigh_objects::NotificationRule, NotificationError> {
+        let filters = || self.filter.iter().flat_map(|filter| &filter.key.rules);
+        let value = |name: &str| {
+            let found = filters().find(|filter| filter.name.eq_ignore_ascii_case(name));
+            found.map(|filter| filter.value.clone()).unwrap_or_default()
+        };
+        Ok(nigh_objects::NotificationRule {
+            id: self.id.clone(),
+            function: self.function.clone(),
+            events: self.events.iter().map(|event| EventPattern::new(event)).collect::<Result<_, _>>()?,
+            prefix: value("prefix"),
+            suffix: value("suffix"),
+        })
+    }
+}
+
 impl NotificationRules {
+    /// Checks the rules against each other and S3's limits, as the S3 door does.
+    pub(super) fn check(&self) -> Result<(), NotificationError> {
+        let rules = self.rules.iter().map(NotificationRule::rule).collect::<Result<_, _>>()?;
+        NotificationConfig { rules }.check()
+    }
+
     /// Makes new objects below `prefix` invoke the function. Replaces an earlier rule for the same function and prefix.
     pub(super) fn set(&mut self, function: &str, arn: &str, prefix: &str) {
         let id = format!("{function}:{prefix}");
@@ -94,5 +119,27 @@ impl NotificationRules {
             events: vec!["s3:ObjectCreated:*".to_owned()],
             filter: (!prefix.is_empty()).then_some(filter),
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_of_two_functions_are_checked_by_their_events_prefixes_and_suffixes() {
+        let text = "<NotificationConfiguration><CloudFunctionConfiguration><Id>old</Id><CloudFunction>arn</CloudFunction>\
+                    <Event>s3:ObjectCreated:*</Event><Filter><S3Key><FilterRule><Name>Prefix</Name><Value>in/</Value>\
+                    </FilterRule></S3Key></Filter></CloudFunctionConfiguration></NotificationConfiguration>";
+        let rules = || quick_xml::de::from_str::<NotificationRules>(text).unwrap();
+        let check = |prefixes: &[&str]| {
+            let mut rules = rules();
+            prefixes.iter().for_each(|prefix| rules.set("new", "", prefix));
+            rules.check()
+        };
+        assert_eq!(check(&["out/", "other/"]), Ok(()));
+        for prefixes in [&["in/a/"][..], &[""], &["out/", "out/a/"]] {
+            assert!(matches!(check(prefixes), Err(NotificationError::Overlap(..))), "{prefixes:?}");
+        }
     }
 }

@@ -73,6 +73,24 @@ impl S3Client {
         self.call(Method::DELETE, &path(bucket, None), "", full("")).await.map(drop)
     }
 
+    /// Checks that `bucket` exists and would accept the rules by which `notify` invokes a function for new objects below
+    /// each of `prefixes`. The function need not exist. Changes nothing.
+    ///
+    /// # Errors
+    /// What the door answers, or what it would answer to `notify`.
+    #[boxed]
+    pub async fn check_notify(
+        &self,
+        bucket: &BucketName,
+        function: &str,
+        prefixes: &[String],
+    ) -> Result<(), ClientError> {
+        let mut rules: NotificationRules = self.document(Method::GET, &path(bucket, None), "notification").await?;
+        prefixes.iter().for_each(|prefix| rules.set(function, "", prefix));
+        let refused = |message| ClientError::Refused { status: 400, code: "InvalidArgument".to_owned(), message };
+        rules.check().map_err(|error| refused(error.to_string()))
+    }
+
     /// Makes `bucket` invoke a function for each new object whose key begins with `prefix`. A rule for this function and
     /// prefix is replaced; other rules stay.
     ///

@@ -1,12 +1,15 @@
-//! The door for other nodes: passes each call to the keeper of homes, to dispatch, or to the object memory.
+//! The door for other nodes: passes each call to the keeper of homes, the activation records, dispatch, or the object
+//! memory.
 
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use nigh_dispatch::FIRST_DISPATCH_METHOD;
+use nigh_invoke::activation_log::ActivationLog;
 use nigh_rpc::{Call, Handler, Hello, Identity, Method, Refusal, RefusalKind, Reply, Role};
 
 use super::newest::{NEWEST, OwnEpochs};
+use super::records::{self, RECORDS};
 
 /// The lowest method number of the object memory.
 pub const FIRST_OBJECT_METHOD: u16 = 16;
@@ -20,6 +23,8 @@ pub(super) struct Calls {
     pub(super) dispatch: OnceLock<Arc<dyn Handler>>,
     /// Set on a node that runs functions.
     pub(super) running: OnceLock<Arc<dyn Handler>>,
+    /// The records of the invocations that ran here.
+    pub(super) records: OnceLock<ActivationLog>,
 }
 
 impl Calls {
@@ -35,6 +40,7 @@ impl Handler for Calls {
     fn method(&self, number: u16) -> Option<&'static Method> {
         match number {
             number if number == NEWEST.number => Some(&NEWEST),
+            number if number == RECORDS.number => Some(&RECORDS),
             number if number >= FIRST_DISPATCH_METHOD => self.of_dispatch(number).map(|(_, method)| method),
             number if number >= FIRST_OBJECT_METHOD => self.objects.get()?.method(number),
             _ => None,
@@ -59,6 +65,10 @@ impl Handler for Calls {
         let not_yet = || Refusal::new(RefusalKind::Closing, "this node is starting and serves nothing yet");
         if call.method.number == NEWEST.number {
             return self.epochs.get().ok_or_else(not_yet)?.answer(&call);
+        }
+        if call.method.number == RECORDS.number {
+            let log = self.records.get().ok_or_else(not_yet)?;
+            return records::answer(log, call.head).await;
         }
         if call.method.number >= FIRST_DISPATCH_METHOD {
             let (handler, _) = self.of_dispatch(call.method.number).ok_or_else(not_yet)?;

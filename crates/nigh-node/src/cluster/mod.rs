@@ -12,7 +12,9 @@ mod keeping;
 pub(crate) mod memory;
 mod newest;
 mod placement;
+pub(crate) mod records;
 mod seen_map;
+mod servers;
 mod shape;
 mod summary;
 
@@ -94,6 +96,7 @@ pub struct ClusterEngine {
     claimant: Claimant,
     /// What this node announces when it may be a home.
     presence: Presence,
+    servers: Cluster,
     registry: Arc<NatsRegistry>,
     membership: Arc<NatsMembership>,
     ledger: NatsLedger,
@@ -139,7 +142,7 @@ impl ClusterEngine {
             (settings.writes.on_damage == DamagedJournal::KeepAside).then(|| settings.state.join(DAMAGED));
         let ledger = NatsLedger::new(servers.clone(), cluster.ledger(settings.writes.wait, keep_damaged.as_deref()));
         let histories = NatsHistories::open(servers.clone()).await?;
-        let homes = NatsHomes::open(servers).await?;
+        let homes = NatsHomes::open(servers.clone()).await?;
         let own = Hello { identity: identity.clone(), incarnation: incarnation.0 };
         let peers = Peers::new(own.clone(), security.clone(), ClientSettings::default());
         let calls = Arc::new(Calls {
@@ -148,6 +151,7 @@ impl ClusterEngine {
             objects: OnceLock::new(),
             dispatch: OnceLock::new(),
             running: OnceLock::new(),
+            records: OnceLock::new(),
         });
         let (ending, tasks) = (CancellationToken::new(), TaskTracker::new());
         let door = Arc::clone(&calls) as Arc<dyn Handler>;
@@ -165,6 +169,7 @@ impl ClusterEngine {
             clock,
             claimant: Claimant { node, number, incarnation },
             presence,
+            servers,
             registry,
             membership: Arc::new(membership),
             ledger,
@@ -295,7 +300,7 @@ impl ClusterEngine {
         self.membership.present()
     }
 
-    /// One line for the status.
+    /// One line for the status. Off while the NATS servers are silent.
     #[must_use]
     pub fn level(&self) -> Level {
         let roles: Vec<String> = self.presence.roles.iter().map(ToString::to_string).collect();
@@ -306,7 +311,10 @@ impl ClusterEngine {
         };
         let (number, address, roles) = (self.number(), &self.presence.address, roles.join(" and "));
         let detail = format!("{name}, of {shards} shards; node {number} for {roles}, called at {address} {secured}");
-        Level { name: "cluster".to_owned(), on: true, detail }
+        let trouble = self.servers_status().trouble();
+        let (on, detail) =
+            (trouble.is_none(), trouble.map_or(detail.clone(), |trouble| format!("{trouble}; {detail}")));
+        Level { name: "cluster".to_owned(), on, detail }
     }
 
     /// The cluster, as this node sees it.
@@ -325,7 +333,7 @@ impl ClusterEngine {
             })
             .collect();
         let (name, coherence) = (self.settings.name.clone(), self.settings.coherence);
-        ClusterStatus { name, coherence, members, homes: self.homes_status() }
+        ClusterStatus { name, coherence, servers: Some(self.servers_status()), members, homes: self.homes_status() }
     }
 
     /// The homes; none before `serve`.

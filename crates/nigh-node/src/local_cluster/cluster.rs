@@ -12,6 +12,7 @@ use thiserror::Error;
 use tokio::time::sleep;
 
 use super::arguments::{arguments, doors, settings_of};
+use super::folder_lock::FolderLock;
 use super::nats_servers::{NatsServers, Place};
 use super::network::Network;
 use super::process::{Process, ProcessEvent};
@@ -42,6 +43,11 @@ pub enum LocalClusterError {
     Certificates(#[from] CertificateError),
     #[error(transparent)]
     Name(#[from] NameError),
+    #[error(
+        "a cluster runs in {} already{}; end it, or choose another folder with --folder",
+        .folder.display(), .pid.map_or_else(String::new, |pid| format!(" (process {pid})"))
+    )]
+    Held { folder: PathBuf, pid: Option<u32> },
     #[error("{name} has ended ({status}); its last line was: {said}")]
     Ended { name: String, status: String, said: String },
     #[error("{name} does not answer as expected after {seconds} s; its output is in {}", .log.display())]
@@ -113,10 +119,11 @@ impl LocalNode {
         self.calls
     }
 
-    /// The node's status. None if it does not answer.
+    /// The node's status. None if it does not answer, or if another process than this node's answers in its state folder.
     #[boxed]
     pub async fn status(&self) -> Option<Status> {
-        AdminClient::new(&StatePaths::new(&self.state).admin_socket()).get("/status").await.ok()
+        let status = AdminClient::new(&StatePaths::new(&self.state).admin_socket()).get("/status").await.ok();
+        status.filter(|status: &Status| Some(status.pid) == self.process.id())
     }
 }
 
@@ -131,6 +138,8 @@ pub struct LocalCluster {
     begun: Instant,
     /// The network; none if the processes share this one's. Dropped after the processes in it.
     network: Option<Network>,
+    /// Dropped last: nobody else uses the folder while a process of this cluster may run.
+    _lock: FolderLock,
 }
 
 impl LocalCluster {
@@ -138,7 +147,8 @@ impl LocalCluster {
     /// a thread that outlives the processes.
     ///
     /// # Errors
-    /// What could not be made or started, or does not answer in time.
+    /// `Held` if a cluster runs in the folder; then nothing is started or changed. Else what could not be made or started,
+    /// or does not answer in time.
     #[boxed]
     pub async fn start(settings: &LocalClusterSettings, patience: Duration) -> Result<Self, LocalClusterError> {
         let LocalClusterSettings { folder, nodes, nats_server, networks, .. } = settings;
@@ -146,6 +156,7 @@ impl LocalCluster {
         std::fs::create_dir_all(folder).map_err(io("the cluster's folder"))?;
         // Processes with another working folder need an absolute path.
         let folder = &folder.canonicalize().map_err(io("the cluster's folder"))?;
+        let lock = FolderLock::take(folder)?;
         // One more machine for the store.
         let machines = nodes.saturating_add(SERVERS as u8 + 1);
         let network = networks.then(|| Network::make(machines)).transpose().map_err(io("the network"))?;
@@ -192,7 +203,7 @@ impl LocalCluster {
             made.push(LocalNode { process, state, machine, calls: Some(doors[2]) });
         }
         let (folder, begun) = (folder.clone(), Instant::now());
-        let mut cluster = Self { nodes: made, store, servers, folder, begun, network };
+        let mut cluster = Self { nodes: made, store, servers, folder, begun, network, _lock: lock };
         // The first node makes the keys; the others find them in the registry.
         let (first, others) = cluster.nodes.split_at_mut(1.min(usize::from(*nodes)));
         for part in [first, others] {
@@ -345,12 +356,14 @@ async fn well(
             return Ok(status);
         }
         if let Some(status) = node.process.ended().map_err(LocalClusterError::io("looking after a node"))? {
-            let said = std::fs::read_to_string(node.process.log()).unwrap_or_default();
-            let said = said.trim().lines().next_back().unwrap_or("nothing").to_owned();
-            return Err(LocalClusterError::Ended { name: node.name().to_owned(), status: status.to_string(), said });
+            let (name, said) = (node.name().to_owned(), node.process.last_line());
+            return Err(LocalClusterError::Ended { name, status: status.to_string(), said });
         }
         sleep(ASKED_EVERY).await;
     }
     let log = node.process.log().to_owned();
     Err(LocalClusterError::NotWell { name: node.name().to_owned(), seconds: patience.as_secs(), log })
 }
+
+#[cfg(test)]
+mod tests;

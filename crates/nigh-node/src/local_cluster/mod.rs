@@ -4,6 +4,7 @@
 
 mod arguments;
 mod cluster;
+mod folder_lock;
 mod nats_servers;
 mod network;
 mod process;

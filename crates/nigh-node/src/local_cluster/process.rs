@@ -2,7 +2,7 @@
 //! process is killed.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -15,6 +15,8 @@ use super::roll::ProcessStatus;
 
 /// How often `wait` checks whether a process has ended.
 const LOOKED_EVERY: Duration = Duration::from_millis(20);
+/// The most bytes of the last line of a process's output.
+const LAST_LINE_BYTES: u64 = 4 << 10;
 
 /// A program to run as a process, with its log.
 #[derive(Debug)]
@@ -39,6 +41,8 @@ pub enum ProcessEvent {
     Ended {
         /// The exit status in words.
         how: String,
+        /// The last line of its output; empty if there is none.
+        said: String,
         /// The wait before its restart.
         again_after: Duration,
     },
@@ -90,6 +94,21 @@ impl Process {
         &self.log
     }
 
+    /// The last line of its output; empty if there is none.
+    #[must_use]
+    pub fn last_line(&self) -> String {
+        let end = || -> io::Result<Vec<u8>> {
+            let (mut log, mut end) = (File::open(&self.log)?, Vec::new());
+            let from = log.metadata()?.len().saturating_sub(LAST_LINE_BYTES);
+            log.seek(SeekFrom::Start(from))?;
+            log.read_to_end(&mut end)?;
+            Ok(end)
+        };
+        let end = end().unwrap_or_else(|error| format!("{}: {error}", self.log.display()).into_bytes());
+        let text = String::from_utf8_lossy(&end);
+        text.trim().lines().next_back().unwrap_or_default().to_owned()
+    }
+
     /// The process id. None if the process was not started.
     #[must_use]
     pub fn id(&self) -> Option<u32> {
@@ -124,7 +143,8 @@ impl Process {
         if let Some(status) = self.ended()? {
             (self.child, self.last_end) = (None, Some(status.to_string()));
             let again_after = self.restarts.ended(now);
-            return Ok(Some(ProcessEvent::Ended { how: status.to_string(), again_after }));
+            let (how, said) = (status.to_string(), self.last_line());
+            return Ok(Some(ProcessEvent::Ended { how, said, again_after }));
         }
         if self.child.is_some() || !self.restarts.is_due(now) {
             return Ok(None);
@@ -231,7 +251,10 @@ mod tests {
             assert_eq!(lives.tend(begun.elapsed()).unwrap(), None);
             std::thread::sleep(LOOKED_EVERY);
         }
-        assert!(matches!(&events[0], ProcessEvent::Ended { how, .. } if how.contains('3')), "{events:?}");
+        assert!(
+            matches!(&events[0], ProcessEvent::Ended { how, said, .. } if how.contains('3') && said == "here"),
+            "{events:?}"
+        );
         assert_eq!(events[1], ProcessEvent::StartedAgain);
         let status = fails.status(begun.elapsed());
         assert_eq!((status.restarts, status.pid), (1, None));

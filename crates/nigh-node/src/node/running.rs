@@ -62,7 +62,8 @@ impl RunningNode {
         }
     }
 
-    /// The levels now: whether sandboxes can start may change while the node runs.
+    /// The levels now: whether sandboxes can start and whether the cluster's servers answer may change while the node
+    /// runs.
     fn levels_now(&self) -> Vec<Level> {
         let mut levels = self.levels.clone();
         if let Some(isolation) = levels.iter_mut().find(|level| level.name == levels::ISOLATION) {
@@ -72,6 +73,11 @@ impl RunningNode {
             && let Some(now) = levels::network(&self.parts.foundation.settings, &*self.parts.sandboxes.engine)
         {
             *network = now;
+        }
+        if let Some(now) = self.parts.foundation.cluster.as_ref().map(ClusterEngine::level)
+            && let Some(cluster) = levels.iter_mut().find(|level| level.name == now.name)
+        {
+            *cluster = now;
         }
         levels
     }
@@ -169,6 +175,10 @@ impl admin::AdminSource for RunningNode {
 
     fn activations(&self) -> &ActivationLog {
         &self.parts.activations
+    }
+
+    fn cluster(&self) -> Option<&ClusterEngine> {
+        self.parts.foundation.cluster.as_ref()
     }
 
     fn events(&self) -> &EventInvoker {

@@ -53,6 +53,7 @@ impl Tasks {
         if let Some((cluster, member)) = parts.foundation.cluster.as_ref().zip(member) {
             let (present, over, until) = (cluster.present(), running.asked_to_stop.clone(), running.stop.clone());
             tasks.spawn(member.follow(present, over, until));
+            cluster.serve_records(parts.activations.clone());
             let memory = &parts.objects.memory;
             let door = Arc::new(MemoryDoor(memory.clone()));
             cluster.serve(Arc::new(MemoryHost(memory.clone())), Some(door)).await?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use nigh_engine::RequestId;
 use nigh_engine::nats::TTL;
 use nigh_node::cluster::ClusterEngine;
-use nigh_terms::ShardId;
+use nigh_terms::{Clock as _, ShardId, SystemClock};
 use tokio::time::{sleep, timeout};
 
 use crate::host::{Home, World};
@@ -71,4 +71,32 @@ async fn one_server_of_three_is_not_missed_and_while_two_are_away_nothing_is_tak
     }
     sleep(TTL).await;
     assert_eq!((lives(&a), lives(&b)), (before.clone(), before), "the same lives");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_says_since_when_its_servers_are_silent_and_that_they_are_back() {
+    let test = "a_node_says_since_when_its_servers_are_silent_and_that_they_are_back";
+    let Some(mut trial) = Trial::start(test, 3, SHARDS) else { return };
+    let now = || SystemClock::new().wall().rfc3339();
+    let begun = now();
+    let node = trial.join("a").await;
+    let servers = || node.status().servers.unwrap();
+    until("the servers to confirm the node's lease", || servers().trouble().is_none()).await;
+    assert!(servers().connected.is_some_and(|name| name.starts_with("nats-")) && node.level().on);
+    assert_eq!(servers().configured, 3);
+
+    for server in &trial.servers.servers()[1..] {
+        server.stop().unwrap();
+    }
+    until("the node to know that its servers are silent", || servers().silent_since.is_some()).await;
+    let since = servers().silent_since.unwrap();
+    assert!(begun <= since && since <= now(), "{begun} {since}");
+    let level = node.level();
+    assert!(!level.on && level.detail.contains("confirmed nothing since"), "{level:?}");
+
+    for server in &trial.servers.servers()[1..] {
+        server.go_on().unwrap();
+    }
+    until("the node to hear its servers again", || servers().silent_since.is_none()).await;
+    assert!(node.level().on);
 }

@@ -1,5 +1,5 @@
 //! Workflows of a cluster: whatever node is killed, what was started comes to its end by another, and any node starts, shows
-//! and watches it.
+//! and watches it. Any node shows what ran on another. A folder holds one cluster.
 
 use std::path::{Path, PathBuf};
 use std::process::Child;
@@ -315,4 +315,62 @@ fn started_by_the_same_name_at_two_nodes_it_is_one_execution_which_any_node_show
         let stopped = nodes.json((number + 1) % 2, &["workflow", "describe", &machine, "run"]);
         assert_eq!((&stopped["status"], &stopped["cause"]), (&json!("ABORTED"), &json!("enough")));
     }
+}
+
+#[test]
+fn any_node_lists_shows_and_explains_what_ran_on_another_and_names_who_does_not_answer() {
+    let test = "any_node_lists_shows_and_explains_what_ran_on_another_and_names_who_does_not_answer";
+    let Some(mut nodes) = Nodes::start(test, 2) else { return };
+    let event = json!({"run": "listed", "stage": 0, "sleep": 0}).to_string();
+    for node in [0, 1, 0, 1] {
+        nodes.ok(node, &["invoke", "again", &event]);
+    }
+    let ids = |nodes: &Nodes, node: usize, more: &[&str]| -> Vec<String> {
+        let listed = nodes.json(node, &[&["activations", "--function", "again"], more].concat());
+        listed.as_array().unwrap().iter().map(|one| one["id"].as_str().unwrap().to_owned()).collect()
+    };
+    wait_for("all records", || ids(&nodes, 0, &[]).len() == 4);
+    let all = ids(&nodes, 0, &[]);
+    assert_eq!(ids(&nodes, 1, &[]), all, "any node answers the same");
+    assert!(all.is_sorted_by(|newer, older| newer > older), "{all:?}");
+    for node in 0..2 {
+        let newest = ids(&nodes, node, &["--limit", "2"]);
+        let older = ids(&nodes, node, &["--limit", "2", "--before", &newest[1]]);
+        assert_eq!([newest, older].concat(), all);
+        for id in &all {
+            assert_eq!(nodes.json(node, &["explain", id])["activation"]["id"], id.as_str());
+            assert!(nodes.ok(node, &["logs", "again", "--id", id]).contains(id.as_str()));
+        }
+        let logs = nodes.ok(node, &["logs", "again", "--limit", "4"]);
+        assert!(all.iter().all(|id| logs.contains(id.as_str())), "{logs}");
+    }
+
+    // A node that is paused is a member until its lease ends.
+    let state = nodes.states[0].clone();
+    let remarks = || {
+        let output = command(&state).args(["activations"]).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert_eq!(remarks(), "");
+    nodes.cluster.nodes()[1].process().stop().unwrap();
+    let words = remarks();
+    nodes.cluster.nodes()[1].process().go_on().unwrap();
+    assert!(words.contains("node-2 did not answer"), "{words}");
+}
+
+#[test]
+fn a_second_cluster_in_a_folder_is_refused_and_the_first_goes_on() {
+    let Some(nodes) = Nodes::start("a_second_cluster_in_a_folder_is_refused_and_the_first_goes_on", 1) else { return };
+    let folder = nodes.folder.path().join("cluster");
+    let listed = || std::fs::read(folder.join("processes.json")).unwrap();
+    let before = listed();
+    let second =
+        command(&nodes.states[0]).args(["cluster", "up", "--folder", folder.to_str().unwrap()]).output().unwrap();
+    let words = String::from_utf8(second.stderr).unwrap();
+    assert_eq!(second.status.code(), Some(1), "{words}");
+    let holder = format!("(process {})", std::process::id());
+    assert!(words.contains("a cluster runs in") && words.contains(&holder), "{words}");
+    assert_eq!(listed(), before);
+    nodes.ok(0, &["objects", "ls", "nigh://marks"]);
 }

@@ -1,5 +1,10 @@
 //! What a kill leaves: everything that was acknowledged, and nothing that ran.
 
+use std::ffi::OsString;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::platform::{Node, lives, python, wait_for};
 
 #[test]
@@ -65,6 +70,40 @@ fn a_signal_lets_running_invocations_answer_and_leaves_nothing() {
     // The record was flushed at the end.
     node.restart();
     assert_eq!(node.last_activation()["outcome"]["kind"], "answered");
+}
+
+fn hang_up(node: &Node) {
+    kill_process(Pid::from_raw(node.process_id().cast_signed()).unwrap(), Signal::HUP).unwrap();
+}
+
+#[test]
+fn a_lost_session_lets_running_invocations_answer_however_often_it_is_reported() {
+    let Some(python) = python("a_lost_session_lets_running_invocations_answer_however_often_it_is_reported") else {
+        return;
+    };
+    let mut node = Node::start(&python);
+    node.deploy("sleeper");
+    let running = node.begin(["invoke", "sleeper", r#"{"sleep": 2}"#]);
+    wait_for("the invocation to run", || node.json(["status"])["sandboxes"]["running"] == 1);
+    // Both the kernel and the shell may send it.
+    hang_up(&node);
+    wait_for("the drain to begin", || !node.state.join("endpoints.json").exists());
+    hang_up(&node);
+    let answered = running.wait_with_output().unwrap();
+    assert!(answered.status.success(), "{answered:?}");
+    assert_eq!(node.exit_code(), Some(0));
+    assert_eq!(node.sandbox_groups(), Vec::<std::path::PathBuf>::new());
+}
+
+#[test]
+fn a_node_under_nohup_outlives_its_session() {
+    let Some(python) = python("a_node_under_nohup_outlives_its_session") else { return };
+    let mut node = Node::start_by(vec![OsString::from("nohup")], &python, &[]);
+    hang_up(&node);
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(node.json(["status"])["draining"].is_null());
+    node.terminate();
+    assert_eq!(node.exit_code(), Some(0));
 }
 
 #[test]

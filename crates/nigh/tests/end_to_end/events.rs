@@ -228,6 +228,37 @@ fn an_acknowledged_put_s_event_is_not_lost_by_kill_9() {
 }
 
 #[test]
+fn a_deployment_whose_trigger_would_be_refused_changes_nothing() {
+    let Some(python) = python("a_deployment_whose_trigger_would_be_refused_changes_nothing") else { return };
+    let node = Node::start(&python);
+    node.ok(["objects", "mb", "nigh://inbox"]);
+    deploy_light(&node, "first");
+    node.ok(["deploy", "first", "--trigger", "inbox/in/"]);
+    let code = node.state.with_file_name("light");
+    let (code, runtime) = (code.to_str().unwrap().to_owned(), node.python_runtime());
+    let refused = |name: &str, more: &[&str]| {
+        let deploy = ["deploy", name, "--folder", &code, "--handler", "app.handler", "--runtime", &runtime];
+        let output = node.nigh([&deploy[..], more].concat());
+        let words = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{words}");
+        assert!(words.contains("nothing is deployed"), "{words}");
+        words
+    };
+    assert!(refused("second", &["--trigger", "inbox/in/pictures/"]).contains("overlap"));
+    assert!(refused("second", &["--trigger", "inbox/a/", "--trigger", "inbox/a/b/"]).contains("overlap"));
+    assert!(refused("second", &["--trigger", "inbox/out/", "--trigger", "missing/"]).contains("NoSuchBucket"));
+    refused("first", &["--trigger", "missing/", "--timeout", "7s"]);
+    let listed = node.json(["functions", "list"]);
+    let functions: Vec<_> =
+        listed.as_array().unwrap().iter().map(|one| one["FunctionName"].as_str().unwrap()).collect();
+    assert_eq!(functions, ["first"]);
+    assert_eq!(node.json(["functions", "show", "first"])["Timeout"], 60);
+    // None of the refused rules is left in the bucket's configuration.
+    let settings = ["--handler", "app.handler", "--runtime", &runtime, "--trigger", "inbox/a/"];
+    node.ok([&["deploy", "second", "--folder", &code], &settings[..]].concat());
+}
+
+#[test]
 fn boto3_drives_urls_layers_cloud_events_and_http_servers() {
     let Some(python) = python("boto3_drives_urls_layers_cloud_events_and_http_servers") else { return };
     let node = Node::start_with(&python, &QUICK);
