@@ -55,6 +55,8 @@ async fn a_function_sees_lambdas_headers_and_environment_and_no_reserved_name_of
     assert_eq!((&environment["MINE"], &environment["AWS_REGION"]), (&json!("yes"), &json!("us-east-1")));
     assert_eq!(environment["AWS_ENDPOINT_URL_S3"], "http://127.0.0.1:9000");
     assert!(environment["AWS_ACCESS_KEY_ID"].as_str().unwrap().starts_with("NIGH"));
+    let sandbox = node.record(headers.id).await.sandbox.unwrap();
+    assert_eq!(environment["AWS_SESSION_TOKEN"], sandbox.to_string());
     node.stop().await;
 }
 
