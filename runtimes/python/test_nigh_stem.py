@@ -47,6 +47,7 @@ class WhyFresh(unittest.TestCase):
 
     def test_a_function_s_own_variables_do_not_matter(self):
         self.assertIsNone(self.why(MINE="1", TZ="Europe/Rome", AWS_ACCESS_KEY_ID="key", AWS_REGION="eu-west-1"))
+        self.assertIsNone(self.why(AWS_SECRET_ACCESS_KEY="secret", AWS_SESSION_TOKEN="token"))
 
     def test_what_an_interpreter_or_a_library_reads_at_its_start_does(self):
         names = "PYTHONUNBUFFERED PYTHONHASHSEED LD_PRELOAD LC_ALL LANG LANGUAGE MALLOC_ARENA_MAX GLIBC_TUNABLES HOME"

@@ -98,6 +98,10 @@ def main():
           == ["$LATEST"])
     refused("no policy", "ResourceNotFoundException", 404, lambda: door.get_policy(FunctionName=NAME))
     check("account settings count it", door.get_account_settings()["AccountUsage"]["FunctionCount"] >= 1)
+    key = boto3.Session().get_credentials()
+    signed = client(aws_access_key_id=key.access_key, aws_secret_access_key=key.secret_key, aws_session_token="a/b+c=")
+    check("a signed session token is taken, as functions send one",
+          signed.get_function_configuration(FunctionName=NAME)["CodeSha256"] == made["CodeSha256"])
     second = NAME + "-b"
     door.create_function(FunctionName=second, Runtime="provided.al2023", Handler="x", Role="r",
                          Code={"ZipFile": archive({"bootstrap": "#!/bin/sh\n"})})

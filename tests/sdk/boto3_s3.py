@@ -531,6 +531,22 @@ def presigned():
 
 
 @check
+def session_tokens():
+    """a session token that is signed with a request or in a URL is taken, as functions send one"""
+    put("signed", b"hello")
+    key = boto3.Session().get_credentials()
+    keys = {"aws_access_key_id": key.access_key, "aws_secret_access_key": key.secret_key, "aws_session_token": "a/b+c="}
+    client = boto3.client("s3", config=Config(signature_version="s3v4"), **keys)
+    at = {"Bucket": BUCKET, "Key": "signed"}
+    assert client.get_object(**at)["Body"].read() == b"hello"
+    client.put_object(**at, Body=b"by a token")
+    url = client.generate_presigned_url("get_object", Params=at)
+    assert "X-Amz-Security-Token=" in url and fetch(url)[:2] == (200, b"by a token")
+    assert fetch(url.replace("a%2Fb", "a%2Fc"))[0] == 403
+    s3.delete_object(**at)
+
+
+@check
 def wrong_credentials():
     """credentials: a wrong secret, a wrong key"""
     for arguments, code in [

@@ -20,7 +20,7 @@ use nigh_engine::{Outbox, OutboxChange, RegistryError};
 use nigh_functions::event_config::EventPolicy;
 use nigh_functions::function_store::FunctionStore;
 use nigh_schedule::event_queue::{
-    ClockReading, Command, DeadLetter, EventFacts, EventQueue, Fate, QueueFull, QueueLimits, RemainingWork,
+    ClockReading, Command, Condition, DeadLetter, EventFacts, EventQueue, Fate, QueueFull, QueueLimits, RemainingWork,
 };
 use nigh_terms::{ByteSize, Clock, FunctionName, InvocationId, Namespace, Timestamp, Token};
 use parking_lot::Mutex;
@@ -170,6 +170,9 @@ impl EventInvoker {
     }
 
     async fn take(&self, event: NewEvent) -> Result<InvocationId, InvokeError> {
+        if self.0.parts.functions.get(&event.namespace, &event.function).is_none() {
+            return Err(InvokeError::NotFound(event.function));
+        }
         let slot = self.reserve(&event.namespace, &event.function, event.payload.len())?;
         let NewEvent { client_context, token, payload, .. } = event;
         let body = Body { client_context, token, payload, wrote: None };
@@ -177,10 +180,12 @@ impl EventInvoker {
         ids.first().copied().ok_or_else(|| InvokeError::Internal("an event was not written".to_owned()))
     }
 
-    /// Reserves a place in the queue for an event of at most `bytes`, so that `fill_with` cannot find the queue full.
+    /// Reserves a place in the queue for an event of at most `bytes`, so that `fill_with` cannot find the queue full. A
+    /// function that was deleted gets a place too: its event becomes a dead letter, which can be retried when the function
+    /// is deployed again.
     ///
     /// # Errors
-    /// If there is no such function, or the queue is full.
+    /// If the queue is full.
     pub fn reserve(
         &self,
         namespace: &Namespace,
@@ -189,9 +194,6 @@ impl EventInvoker {
     ) -> Result<EventSlot, InvokeError> {
         if self.0.closed.is_cancelled() {
             return Err(InvokeError::ShuttingDown);
-        }
-        if self.0.parts.functions.get(namespace, function).is_none() {
-            return Err(InvokeError::NotFound(function.clone()));
         }
         let now = self.0.now();
         let facts = EventFacts {
@@ -337,6 +339,9 @@ impl EventInvokerState {
             Fate::Bury => {
                 let reason = match response.filter(|response| response.function_error.is_some()) {
                     Some(response) => format!("{}: {}", condition.name(), error_words(&response.payload)),
+                    None if condition == Condition::FunctionDeleted => {
+                        format!("{}: there is no function {}", condition.name(), facts.function)
+                    }
                     None => condition.name().to_owned(),
                 };
                 tracing::warn!(%id, function = %facts.function, %reason, "an event failed for good: `nigh events` has it");

@@ -7,13 +7,13 @@ use bytes::Bytes;
 use http::HeaderValue;
 use nigh_engine::AccessKeys;
 use nigh_functions::function::Function;
-use nigh_sandbox::log_capture::ReportLine;
+use nigh_sandbox::log_capture::{LogCapture, ReportLine};
 use nigh_sandbox::runtime_api::{Dispatch, Reply};
 use nigh_schedule::activation::idempotence::runs_again;
 use nigh_schedule::activation::touched::TouchedObject;
 use nigh_schedule::activation::{Activation, DataCallRecord, MakingTimes, MemoryUse, Outcome, SandboxStart};
 use nigh_schedule::memory::grant::Grant;
-use nigh_terms::{Admission, ByteSize, Clock, InvocationId, Monotonic, Timestamp, Token};
+use nigh_terms::{Admission, ByteSize, Clock, InvocationId, Monotonic, SandboxId, Timestamp, Token};
 
 use crate::activation_log::ActivationLog;
 use crate::hooks::{InvocationHook, Run};
@@ -123,7 +123,8 @@ impl Executor {
             Some(verdict) if !repeats => {
                 let measured = RunMeasurements { duration, granted, peak, memory, token, notes };
                 let calls = self.accountant.finish(call.id);
-                Attempt::Done(Box::new(self.conclude(call, &live, init, measured, calls, verdict)))
+                let ran = (Some(live.id), &*live.log);
+                Attempt::Done(Box::new(self.conclude(call, ran, init, measured, calls, verdict)))
             }
             _ => {
                 self.discard(call, &live, duration, peak);
@@ -139,17 +140,11 @@ impl Executor {
     /// Concludes an invocation whose sandbox could not be initialised.
     pub(crate) fn conclude_failed(&self, call: &Call, failed: FailedInit) -> InvocationResult {
         let verdict = failed.verdict(call.id);
-        let FailedInit { live, init, token, peak, .. } = failed;
-        let measured = RunMeasurements {
-            duration: Duration::ZERO,
-            granted: live.memory.first().memory,
-            peak,
-            memory: MemoryUse { grown: live.memory.end_run().grown, ..MemoryUse::default() },
-            token,
-            notes: Vec::new(),
-        };
-        live.log.start(call.id);
-        self.conclude(call, &live, Some(&init), measured, DataCalls::default(), verdict)
+        let FailedInit { sandbox, log, granted, grown, init, token, peak, .. } = failed;
+        let memory = MemoryUse { grown, ..MemoryUse::default() };
+        let measured = RunMeasurements { duration: Duration::ZERO, granted, peak, memory, token, notes: Vec::new() };
+        log.start(call.id);
+        self.conclude(call, (sandbox, &*log), Some(&init), measured, DataCalls::default(), verdict)
     }
 
     /// Makes ready what an invocation of `live`'s function with this input will need when `after` has ended.
@@ -300,11 +295,12 @@ impl Executor {
         ))
     }
 
-    /// Makes the record and the caller's answer of an invocation that has ended.
+    /// Makes the record and the caller's answer of an invocation that has ended. `sandbox` is none if the function's
+    /// program never ran.
     fn conclude(
         &self,
         call: &Call,
-        live: &LiveSandbox,
+        (sandbox, log): (Option<SandboxId>, &LogCapture),
         init: Option<&Init>,
         measured: RunMeasurements,
         calls: DataCalls,
@@ -312,7 +308,7 @@ impl Executor {
     ) -> InvocationResult {
         let RunMeasurements { duration, granted, peak, memory, token, notes } = measured;
         let report = ReportLine { duration, booked: call.function.memory, peak, init: init.map(|init| init.took) };
-        let log = live.log.finish(call.id, &report);
+        let log = log.finish(call.id, &report);
         let Verdict { outcome, payload, function_error } = verdict;
         let run = RunTimes {
             wait_us: call.wait.as_micros() as u64,
@@ -326,7 +322,7 @@ impl Executor {
             namespace: call.function.namespace.clone(),
             function: call.function.name.clone(),
             code_sha256: call.function.code_sha256.clone(),
-            sandbox: Some(live.id),
+            sandbox,
             cold: init.is_some(),
             sandbox_start: Some(init.map_or(SandboxStart::Warm, |init| init.steps.start)),
             start: call.start,

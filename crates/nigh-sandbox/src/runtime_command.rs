@@ -278,6 +278,8 @@ fn fixed(function: &Function, settings: &RuntimeSettings, sandbox: &SandboxIdent
         ("_HANDLER", function.handler.clone()),
         ("AWS_ACCESS_KEY_ID", sandbox.key.to_string()),
         ("AWS_SECRET_ACCESS_KEY", sandbox.secret.reveal().to_owned()),
+        // Lambda's keys are temporary and have one: code may rely on it. The doors check the key alone.
+        ("AWS_SESSION_TOKEN", sandbox.id.to_string()),
         ("AWS_REGION", settings.region.clone()),
         ("AWS_DEFAULT_REGION", settings.region.clone()),
         // An address and no name: SDKs then put the bucket into the path.
@@ -374,7 +376,8 @@ mod tests {
         let layered = command_of(&function).unwrap();
         let path = "/var/task:/opt/python:/opt/python/lib/python3.11/site-packages";
         assert_eq!(value(&layered, "PYTHONPATH"), Some(path));
-        assert!(value(&command, "AWS_LAMBDA_LOG_STREAM_NAME").unwrap().starts_with("2023/11/14/[$LATEST]"));
+        let stream = value(&command, "AWS_LAMBDA_LOG_STREAM_NAME").unwrap();
+        assert_eq!(stream.strip_prefix("2023/11/14/[$LATEST]"), value(&command, "AWS_SESSION_TOKEN"));
     }
 
     #[test]
@@ -428,7 +431,8 @@ mod tests {
         let fresh = command_of(&function).unwrap();
         assert_eq!((&stem.command[0], stem.folders), (&fresh.command[0], fresh.folders));
         assert!(stem.environment.iter().all(|(name, value)| fresh.environment.get(name) == Some(value)));
-        assert!(stem.environment.keys().all(|name| !name.to_string_lossy().contains("KEY")));
+        let secrets = ["KEY", "TOKEN"];
+        assert!(stem.environment.keys().all(|name| !secrets.iter().any(|part| name.to_string_lossy().contains(part))));
         assert!(prewarm_command(&Runtime::Provided, &settings(), &imports).is_none());
         assert!(prewarm_command(&Runtime::Python { minor: 8 }, &settings(), &imports).is_none());
     }

@@ -45,6 +45,7 @@ use nigh_terms::{ByteSize, SandboxId};
 use thiserror::Error;
 use tokio::net::TcpListener;
 
+pub use self::launch::ProgramFault;
 pub use self::outbound::OutboundSettings;
 pub use self::stem::PrewarmedSandbox;
 
@@ -69,6 +70,18 @@ pub enum SandboxError {
         /// What was tried.
         step: String,
         /// The system's reason, with a hint.
+        reason: String,
+    },
+    /// The kernel cannot execute the program in the function's code.
+    #[error("sandbox {id}: start {program}: {reason}")]
+    Entrypoint {
+        /// The id of the sandbox.
+        id: SandboxId,
+        /// The path of the program inside the sandbox.
+        program: String,
+        /// What is wrong with the program.
+        fault: ProgramFault,
+        /// The system's reason.
         reason: String,
     },
     /// The sandbox has ended already.

@@ -21,6 +21,9 @@ pub(crate) enum FunctionsCommand {
         name: FunctionName,
     },
     /// Remove a function; running invocations end first
+    ///
+    /// Buckets that trigger it go on: their events become dead letters (`nigh events`), which can be retried when the
+    /// function is deployed again
     Rm {
         /// The function's name
         name: FunctionName,

@@ -113,10 +113,12 @@ def _count(where: Dict[str, int], name: str) -> None:
 class _Sandbox:
     """What this process's environment says at the first call."""
 
-    def __init__(self, address: str, endpoint: str, access_key: str, secret: str):
+    def __init__(self, address: str, endpoint: str, access_key: str, secret: str, token: Optional[str]):
         self.endpoint = endpoint.rstrip("/") + "/"
         self.access_key = access_key
         self.secret = secret
+        # A client that is given the two parts of the key only has no token.
+        self.tokens = (None, "", token)
         self.pool = Pool(address, access_key, secret)
 
 
@@ -135,7 +137,7 @@ def _look_up() -> Optional[_Sandbox]:
             address, key, secret = read("NIGH_FAST_PATH"), read("AWS_ACCESS_KEY_ID"), read("AWS_SECRET_ACCESS_KEY")
             wanted = read("NIGH_HOOK") != "off"
             if wanted and address and endpoint and key and secret:
-                _sandbox = _Sandbox(address, endpoint, key, secret)
+                _sandbox = _Sandbox(address, endpoint, key, secret, read("AWS_SESSION_TOKEN"))
                 if read("NIGH_HOOK_REPORT") == "1" and not _reporting:
                     _reporting = True
                     atexit.register(_report)
@@ -238,7 +240,7 @@ def _admit(sandbox: _Sandbox, signer: Any, context: Any) -> None:
     credentials = signer._credentials
     if credentials is None or credentials.access_key != sandbox.access_key:
         raise Http("key")
-    if credentials.secret_key != sandbox.secret or credentials.token:
+    if credentials.secret_key != sandbox.secret or credentials.token not in sandbox.tokens:
         raise Http("key")
     listeners = signer.__dict__.get(_LISTENERS)
     if listeners is None:

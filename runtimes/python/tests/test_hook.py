@@ -334,6 +334,19 @@ class Aside(WithHook):
         for version in (UNSIGNED, "s3"):
             self.goes_over_http("signature", self.get(self.client(signature_version=version)))
 
+    def test_a_sandbox_s_own_token_goes_the_fast_way_and_no_other(self):
+        self.put("k", b"1")
+        self.environment(NIGH_FAST_PATH=self.responder.address, AWS_SESSION_TOKEN="own")
+        for number, token in enumerate(("own", None)):
+            client = boto3.session.Session(KEY, SECRET, token).client("s3", config=Config(**HTTP_FAILS))
+            hook.install(client)
+            self.assertEqual(self.get(client)()["Body"].read(), b"1")
+            self.assertEqual(hook.counters(), {"fast": {"GetObject": number + 1}, "http": {}})
+        hook._fast.clear()
+        client = boto3.session.Session(KEY, SECRET, "another").client("s3", config=Config(**HTTP_FAILS))
+        hook.install(client)
+        self.goes_over_http("key", self.get(client))
+
     def test_parameters_that_it_does_not_know_go_over_http(self):
         client = self.client()
         for options in (

@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use nigh_sandbox::runtime_api::{RESPONSE_BYTES_MAX, Reply};
-use nigh_sandbox::sandbox::SandboxEnd;
+use nigh_sandbox::sandbox::{ProgramFault, SandboxEnd};
 use nigh_schedule::activation::Outcome;
 use nigh_terms::InvocationId;
 use serde_json::Value;
+
+use crate::sandboxes::failed_start::BrokenProgram;
 
 /// The value of `X-Amz-Function-Error`: Lambda knows no other since `Handled` went away.
 const UNHANDLED: &str = "Unhandled";
@@ -82,6 +84,18 @@ impl Verdict {
         Self::failed(outcome, exit_object(id, end))
     }
 
+    /// The verdict on invocation `id`, whose function's program cannot be executed.
+    pub(crate) fn of_broken_program(id: InvocationId, program: &BrokenProgram) -> Self {
+        let BrokenProgram { path, fault, reason } = program;
+        let error_type = "Runtime.InvalidEntrypoint";
+        let message = match fault {
+            ProgramFault::Missing => format!("Couldn't find valid bootstrap(s): [{path}]"),
+            ProgramFault::Unusable => format!("fork/exec {path}: {}", as_go_says(reason)),
+        };
+        let payload = made(error_type, &format!("RequestId: {id} Error: {message}"));
+        Self::failed(Outcome::InitError { error_type: error_type.to_owned(), message }, payload)
+    }
+
     /// The verdict on invocation `id`, which had `timeout`.
     pub(crate) fn timed_out(id: InvocationId, timeout: Duration) -> Self {
         let message = format!("RequestId: {id} Error: {}", timeout_message(timeout));
@@ -126,6 +140,13 @@ fn error_object(payload: Bytes, error_type: Option<String>) -> (Bytes, String, S
 
 fn shortened(text: &str) -> String {
     text.chars().take(MESSAGE_CHARS_MAX).collect()
+}
+
+/// The text of a system error as Lambda's own runtime, a Go program, writes it: `exec format error`.
+fn as_go_says(reason: &str) -> String {
+    let words = reason.split(" (os error").next().unwrap_or_default();
+    let mut letters = words.chars();
+    letters.next().map(|first| first.to_ascii_lowercase()).into_iter().chain(letters).collect()
 }
 
 fn exit_object(id: InvocationId, end: &SandboxEnd) -> Bytes {
@@ -222,6 +243,21 @@ mod tests {
         let verdict = Verdict::of_init_end(id, &SandboxEnd::Exited(2));
         assert!(matches!(verdict.outcome, Outcome::InitError { error_type, .. } if error_type == "Runtime.ExitError"));
         assert_eq!(Verdict::of_init_end(id, &SandboxEnd::OutOfMemory).outcome, Outcome::OutOfMemory);
+    }
+
+    #[test]
+    fn a_program_that_cannot_be_executed_is_an_init_error_in_lambdas_words() {
+        let id = InvocationId::now();
+        for (fault, reason, expected) in [
+            (ProgramFault::Missing, "No such file or directory (os error 2)", "Couldn't find valid bootstrap(s): [/p]"),
+            (ProgramFault::Unusable, "Exec format error (os error 8)", "fork/exec /p: exec format error"),
+        ] {
+            let program = BrokenProgram { path: "/p".to_owned(), fault, reason: reason.to_owned() };
+            let verdict = Verdict::of_broken_program(id, &program);
+            assert_eq!(object(&verdict)["errorType"], "Runtime.InvalidEntrypoint");
+            assert_eq!(object(&verdict)["errorMessage"], format!("RequestId: {id} Error: {expected}"));
+            assert!(matches!(verdict.outcome, Outcome::InitError { message, .. } if message == expected));
+        }
     }
 
     #[test]

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use nigh_sandbox::log_capture::LogCapture;
 use nigh_sandbox::runtime_api::InitOutcome;
-use nigh_terms::{ByteSize, InvocationId, Token};
+use nigh_sandbox::sandbox::ProgramFault;
+use nigh_terms::{ByteSize, InvocationId, SandboxId, Token};
 
 use super::cold_start::Init;
-use super::live_sandbox::LiveSandbox;
 use crate::invocation::InvokeError;
 use crate::invocation::verdict::Verdict;
 
@@ -15,33 +16,75 @@ use crate::invocation::verdict::Verdict;
 pub(crate) enum FailedStart {
     /// It could not be made, or what it was made with may not begin here.
     Refused(InvokeError),
-    /// It did not come to ask for its input: that is how the invocation ends.
+    /// The function did not come to ask for its input: that is how the invocation ends.
     Init(Box<FailedInit>),
 }
 
-/// A sandbox that could not be initialised.
+/// An initialisation that failed.
 pub(crate) struct FailedInit {
-    pub(crate) live: Arc<LiveSandbox>,
+    /// The sandbox; none if it never ran the function's program.
+    pub(crate) sandbox: Option<SandboxId>,
+    /// What it printed.
+    pub(crate) log: Arc<LogCapture>,
+    /// The memory that it was granted.
+    pub(crate) granted: ByteSize,
+    /// How often its grant was raised.
+    pub(crate) grown: u32,
     pub(crate) init: Init,
     /// What it had seen.
     pub(crate) token: Token,
-    /// How; none if its time was over.
-    pub(super) end: Option<InitOutcome>,
-    pub(super) limit: Duration,
     pub(crate) peak: Option<ByteSize>,
+    pub(super) cause: InitFailure,
+}
+
+/// Why an initialisation failed.
+pub(super) enum InitFailure {
+    /// The kernel cannot execute the function's program.
+    Program(BrokenProgram),
+    /// The program reported an error, or ended.
+    Ended(InitOutcome),
+    /// It took longer than this.
+    TimedOut(Duration),
+}
+
+/// A program in a function's code that the kernel cannot execute.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BrokenProgram {
+    /// Its path inside the sandbox.
+    pub(crate) path: String,
+    pub(crate) fault: ProgramFault,
+    /// The system's reason.
+    pub(crate) reason: String,
+}
+
+impl BrokenProgram {
+    /// What the function's owner must do, for the log.
+    pub(super) fn advice(&self) -> String {
+        let Self { path, fault, reason } = self;
+        match fault {
+            ProgramFault::Missing => {
+                format!("{path} is missing: put an executable file of this name into the code and deploy it again")
+            }
+            ProgramFault::Unusable => format!(
+                "{path} cannot be executed: {reason}; it must have the mode of an executable, be built for this node's \
+                 processor, and need no interpreter that is not in the sandbox"
+            ),
+        }
+    }
 }
 
 impl FailedInit {
     /// The verdict on the invocation that it was made for.
     pub(crate) fn verdict(&self, id: InvocationId) -> Verdict {
-        match &self.end {
-            Some(InitOutcome::Failed { payload, error_type }) => {
+        match &self.cause {
+            InitFailure::Program(program) => Verdict::of_broken_program(id, program),
+            InitFailure::Ended(InitOutcome::Failed { payload, error_type }) => {
                 Verdict::of_init_error(payload.clone(), error_type.clone())
             }
-            Some(InitOutcome::Ended(end)) => Verdict::of_init_end(id, end),
+            InitFailure::Ended(InitOutcome::Ended(end)) => Verdict::of_init_end(id, end),
             // It would not have failed.
-            Some(InitOutcome::Ready) => Verdict::lost(id),
-            None => Verdict::timed_out(id, self.limit),
+            InitFailure::Ended(InitOutcome::Ready) => Verdict::lost(id),
+            InitFailure::TimedOut(limit) => Verdict::timed_out(id, *limit),
         }
     }
 }

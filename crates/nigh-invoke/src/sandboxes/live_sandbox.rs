@@ -23,7 +23,7 @@ use crate::node_memory::MemoryShare;
 
 /// How long commits under way may delay the end of their invocation. The store decides how long they take; after this time the
 /// record says that some were still under way.
-const SETTLE_WAIT: Duration = Duration::from_secs(10);
+pub(super) const SETTLE_WAIT: Duration = Duration::from_secs(10);
 
 /// A sandbox's access key, revoked when this is dropped.
 pub(crate) struct SandboxKey {

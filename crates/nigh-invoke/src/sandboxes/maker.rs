@@ -14,18 +14,18 @@ use nigh_sandbox::data_door::{DataDoor, DataListeners, HeldMemory};
 use nigh_sandbox::log_capture::LogCapture;
 use nigh_sandbox::runtime_api::{InitOutcome, RuntimeApi};
 use nigh_sandbox::runtime_command::{SandboxIdentity, runtime_command};
-use nigh_sandbox::sandbox::{LogSink, SandboxEnd, SandboxEngine, SandboxSpec, StartedSandbox};
+use nigh_sandbox::sandbox::{LogSink, SandboxEnd, SandboxEngine, SandboxError, SandboxSpec, StartedSandbox};
 use nigh_schedule::activation::{SandboxStart, Steps};
 use nigh_schedule::sandbox_pool::{ColdReason, SandboxEndReason};
-use nigh_terms::{Admission, Clock, InvocationId, SandboxId};
+use nigh_terms::{Admission, ByteSize, Clock, InvocationId, SandboxId};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::admission::{ColdStart, HeldPrewarmed, Sandboxes, StartGuard};
 use super::cold_start::{Init, init_limit};
-use super::failed_start::{FailedInit, FailedStart};
-use super::live_sandbox::{LiveSandbox, SandboxKey, SandboxParts};
+use super::failed_start::{BrokenProgram, FailedInit, FailedStart, InitFailure};
+use super::live_sandbox::{LiveSandbox, SETTLE_WAIT, SandboxKey, SandboxParts};
 use crate::invocation::InvokeError;
 use crate::invocation::gate::{Entrance, GatePass, InvocationGate};
 use crate::invocation::phase_accountant::PhaseAccountant;
@@ -50,6 +50,20 @@ pub(crate) struct SandboxMaker {
 pub(crate) fn admission_of(function: &Function) -> Admission {
     // An earlier Nigh accepted words that the doors refuse now: such a word says nothing.
     function_caching::admission(&function.environment).unwrap_or_default()
+}
+
+/// Why no sandbox runs a function's program.
+enum NotStarted {
+    /// The node cannot make one, or may not.
+    Refused(InvokeError),
+    /// The kernel cannot execute the function's program.
+    Program { program: BrokenProgram, log: Arc<LogCapture>, granted: ByteSize },
+}
+
+impl From<InvokeError> for NotStarted {
+    fn from(error: InvokeError) -> Self {
+        Self::Refused(error)
+    }
 }
 
 fn internal(error: impl std::fmt::Display) -> InvokeError {
@@ -93,11 +107,26 @@ impl SandboxMaker {
         let run = GatePass::begin(&self.gate, &function.namespace, init_id, entrance).await;
         let run = run.map_err(|refusal| FailedStart::Refused(refusal.into()))?;
         self.accountant.begin(init_id, began);
-        let started = self.start_sandbox(function, init_id, stem).await;
-        let (live, initialised, steps) = started.map_err(|error| {
-            drop(self.accountant.finish(init_id));
-            FailedStart::Refused(error)
-        })?;
+        let (live, initialised, steps) = match self.start_sandbox(function, init_id, stem).await {
+            Ok(started) => started,
+            Err(failed) => {
+                let calls = self.accountant.finish(init_id);
+                let took = self.clock.monotonic().since(began);
+                let init = Init { began, took, calls, steps: Steps::default(), reason };
+                return Err(match failed {
+                    NotStarted::Refused(error) => FailedStart::Refused(error),
+                    NotStarted::Program { program, log, granted } => {
+                        let advice = program.advice();
+                        tracing::info!(function = %function.name, advice, "a function's program cannot be executed");
+                        log.say(&advice);
+                        let (sandbox, cause) = (None, InitFailure::Program(program));
+                        let token = run.end(SETTLE_WAIT).await;
+                        let failed = FailedInit { sandbox, log, granted, grown: 0, init, token, peak: None, cause };
+                        FailedStart::Init(Box::new(failed))
+                    }
+                });
+            }
+        };
         making.is(&live);
         self.watch(&live);
         metrics::counter!("nigh_cold_starts_total", "reason" => reason.label()).increment(1);
@@ -123,8 +152,16 @@ impl SandboxMaker {
         }
         live.runtime.end(SandboxEnd::Destroyed);
         live.sandbox.flush_log().await;
-        let peak = live.sandbox.memory().peak().ok();
-        Err(FailedStart::Init(Box::new(FailedInit { live, init, token, end, limit, peak })))
+        Err(FailedStart::Init(Box::new(FailedInit {
+            sandbox: Some(live.id),
+            log: Arc::clone(&live.log),
+            granted: live.memory.first().memory,
+            grown: live.memory.end_run().grown,
+            init,
+            token,
+            peak: live.sandbox.memory().peak().ok(),
+            cause: end.map_or(InitFailure::TimedOut(limit), InitFailure::Ended),
+        })))
     }
 
     async fn start_sandbox(
@@ -132,14 +169,15 @@ impl SandboxMaker {
         function: &Arc<Function>,
         init_id: InvocationId,
         stem: Option<HeldPrewarmed>,
-    ) -> Result<(Arc<LiveSandbox>, oneshot::Receiver<InitOutcome>, Steps), InvokeError> {
+    ) -> Result<(Arc<LiveSandbox>, oneshot::Receiver<InitOutcome>, Steps), NotStarted> {
         let id = SandboxId::random();
         let memory = self.memory.admit(id, function.memory).await?;
         let (key_id, secret) = self.keys.issue_sandbox(function.namespace.clone(), function.name.clone(), id);
         self.keys.set_admission(&key_id, admission_of(function));
         let key = Arc::new(SandboxKey::new(self.keys.clone(), key_id));
         let identity = SandboxIdentity { id, key: key.id(), secret: &secret, made: self.clock.wall() };
-        let network = self.settings.network.check(&function.namespace, &function.environment)?;
+        let network = self.settings.network.check(&function.namespace, &function.environment);
+        let network = network.map_err(InvokeError::from)?;
         let command = runtime_command(function, &self.settings.runtime, &identity).map_err(internal)?;
         let function_arn = function_arn(&self.settings.runtime.region, &function.name);
         let function_arn = HeaderValue::from_str(&function_arn).map_err(internal)?;
@@ -167,7 +205,15 @@ impl SandboxMaker {
             Some(HeldPrewarmed { stem, memory: _held }) => self.engine.start_from(stem, spec).await,
             None => self.engine.start(spec).await,
         };
-        let StartedSandbox { sandbox, runtime: runtime_listener, data, fast, steps } = started.map_err(internal)?;
+        let started = started.map_err(|error| match error {
+            SandboxError::Entrypoint { program: path, fault, reason, .. } => NotStarted::Program {
+                program: BrokenProgram { path, fault, reason },
+                log: Arc::clone(&log),
+                granted: memory.first().memory,
+            },
+            other => NotStarted::Refused(internal(other)),
+        });
+        let StartedSandbox { sandbox, runtime: runtime_listener, data, fast, steps } = started?;
         runtime.serve(runtime_listener, until.clone());
         let booked = Arc::new(BookedMemory::new(&sandbox, memory.first()));
         memory.attach(&sandbox, Arc::clone(&booked));

@@ -55,6 +55,8 @@ async fn a_function_sees_lambdas_headers_and_environment_and_no_reserved_name_of
     assert_eq!((&environment["MINE"], &environment["AWS_REGION"]), (&json!("yes"), &json!("us-east-1")));
     assert_eq!(environment["AWS_ENDPOINT_URL_S3"], "http://127.0.0.1:9000");
     assert!(environment["AWS_ACCESS_KEY_ID"].as_str().unwrap().starts_with("NIGH"));
+    let sandbox = node.record(headers.id).await.sandbox.unwrap();
+    assert_eq!(environment["AWS_SESSION_TOKEN"], sandbox.to_string());
     node.stop().await;
 }
 
@@ -176,6 +178,41 @@ async fn what_fails_in_the_initialisation_is_told_to_the_caller() {
         assert!(matches!(record.outcome, Recorded::InitError { .. }) && record.cold && record.duration_us == 0);
     }
     assert_eq!(node.invoker.in_use().sandboxes, 0);
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_cannot_be_executed_is_the_functions_error_and_not_the_nodes() {
+    let node = Node::start(settings()).await;
+    let cases: [(&str, &[(&str, &str)], &str, &str); 3] = [
+        ("empty", &[], "Couldn't find valid bootstrap(s): [/var/task/bootstrap]", "/var/task/bootstrap is missing"),
+        (
+            "astray",
+            &[("bootstrap", "#!/nowhere\n")],
+            "fork/exec /var/task/bootstrap: no such file or directory",
+            "/var/task/bootstrap cannot be executed: No such file",
+        ),
+        (
+            "formless",
+            &[("bootstrap", "neither a program nor a script\n")],
+            "fork/exec /var/task/bootstrap: exec format error",
+            "/var/task/bootstrap cannot be executed: Exec format error",
+        ),
+    ];
+    for (name, files, message, advice) in cases {
+        node.deploy_files(name, files, |_| {});
+        let outcome = node.invoke(name, json!({})).await;
+        assert_eq!(outcome.error_type(), "Runtime.InvalidEntrypoint");
+        assert_eq!(outcome.payload["errorMessage"], format!("RequestId: {} Error: {message}", outcome.id));
+        assert!(outcome.tail.contains(advice), "{}", outcome.tail);
+        let record = node.record(outcome.id).await;
+        let error_type = "Runtime.InvalidEntrypoint".to_owned();
+        assert_eq!(record.outcome, Recorded::InitError { error_type, message: message.to_owned() });
+        assert!(record.cold && record.sandbox.is_none() && record.duration_us == 0);
+        // What was repaired runs.
+        node.deploy(name, |function| function.code_sha256.push_str("-repaired"));
+        assert!(!node.invoke(name, json!({})).await.is_error);
+    }
     node.stop().await;
 }
 

@@ -23,8 +23,13 @@ installed = next(path for path in others if os.path.exists(path) and not os.path
 exec(compile(open(installed).read(), __file__, 'exec'))
 ";
 /// What differs from sandbox to sandbox.
-const OWN_NAMES: [&str; 4] =
-    ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_LAMBDA_LOG_STREAM_NAME", "_X_AMZN_TRACE_ID"];
+const OWN_NAMES: [&str; 5] = [
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AWS_LAMBDA_LOG_STREAM_NAME",
+    "_X_AMZN_TRACE_ID",
+];
 
 /// The Python that tests run on, if sandboxes can be prewarmed here; else why not.
 fn python_to_warm() -> Result<PythonRuntime, &'static str> {

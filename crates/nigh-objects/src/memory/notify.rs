@@ -30,8 +30,8 @@ pub trait NotificationTargets: Send + Sync {
     /// # Errors
     /// Why it cannot be notified.
     fn check(&self, namespace: &Namespace, function_arn: &str) -> Result<(), String>;
-    /// Reserves a place for each event: a function's ARN, and the most bytes of the event. A function that no longer
-    /// exists gets no place.
+    /// Reserves a place for each event: a function's ARN, and the most bytes of the event. The event of a function that no
+    /// longer exists is kept too, and reported as failed.
     ///
     /// # Errors
     /// `SlowDown` if the queue is full.

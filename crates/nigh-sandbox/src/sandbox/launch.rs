@@ -194,6 +194,16 @@ impl Launch {
     }
 }
 
+/// What is wrong with a program that the kernel cannot execute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ProgramFault {
+    /// There is no such file.
+    Missing,
+    /// The file is there, but it is not executable, is in no format that the kernel knows, or needs an interpreter that
+    /// is not in the sandbox.
+    Unusable,
+}
+
 /// A message of the init.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum InitMessage {
@@ -219,6 +229,15 @@ pub enum InitMessage {
         step: String,
         /// The system's reason.
         reason: String,
+    },
+    /// The sandbox is complete, but the kernel cannot execute the program of the command.
+    NotExecuted {
+        /// What was tried.
+        step: String,
+        /// The system's reason.
+        reason: String,
+        /// What is wrong with the program.
+        fault: ProgramFault,
     },
     /// All processes are stopped.
     Stopped,

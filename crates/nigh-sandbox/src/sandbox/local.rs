@@ -193,7 +193,10 @@ impl SandboxEngine for LocalEngine {
         };
         let outcome = self.factory.make(&spec, outbound).await;
         self.factory.restock();
-        outcome.map(|made| started(made, spec)).map_err(|failed| failed.into_error(id))
+        match outcome {
+            Ok(made) => Ok(started(made, spec)),
+            Err(failed) => Err(failed.into_start_error(&spec)),
+        }
     }
 
     fn makes_prewarmed(&self) -> Result<(), String> {

@@ -101,7 +101,10 @@ fn spawn(init: &Path, control: OwnedFd, stdout: OwnedFd, stderr: OwnedFd) -> io:
 /// The next message of keeper or init. A failure that they report is the error.
 pub(super) async fn next(control: &mut Control) -> Result<InitMessage, StepFailure> {
     match control.report().await {
-        Ok(Some(InitMessage::Failed { step, reason })) => Err(StepFailure { step, reason }),
+        Ok(Some(InitMessage::Failed { step, reason })) => Err(StepFailure { step, reason, program: None }),
+        Ok(Some(InitMessage::NotExecuted { step, reason, fault })) => {
+            Err(StepFailure { step, reason, program: Some(fault) })
+        }
         Ok(Some(report)) => Ok(report),
         Ok(None) => Err(StepFailure::at("start it", "nigh-sandbox ended without a message")),
         Err(error) => Err(StepFailure::at("start it", error)),

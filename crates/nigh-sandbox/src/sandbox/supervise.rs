@@ -220,7 +220,8 @@ impl Watcher {
                         | InitMessage::Contained { .. }
                         | InitMessage::Warmed { .. }
                         | InitMessage::Running
-                        | InitMessage::Failed { .. }),
+                        | InitMessage::Failed { .. }
+                        | InitMessage::NotExecuted { .. }),
                     )) => {
                         tracing::debug!(?other, "a late report of a sandbox");
                     }

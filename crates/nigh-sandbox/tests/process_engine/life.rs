@@ -1,7 +1,9 @@
 //! How sandboxes begin, stand still and end.
 
+use std::fs::Permissions;
 use std::io::ErrorKind;
 use std::ops::Range;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -10,7 +12,7 @@ use std::time::Duration;
 use nigh_sandbox::cgroup::cpuset::Cpusets;
 use nigh_sandbox::cgroup::{CgroupHost, Trees};
 use nigh_sandbox::sandbox::local::{EngineSettings, LocalEngine};
-use nigh_sandbox::sandbox::{SandboxEnd, SandboxEngine as _, SandboxError};
+use nigh_sandbox::sandbox::{ProgramFault, SandboxEnd, SandboxEngine as _, SandboxError};
 use nigh_schedule::memory::grant::Grant;
 use nigh_terms::ByteSize;
 
@@ -36,13 +38,29 @@ async fn the_end_is_that_of_the_first_process() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_that_cannot_start_is_an_error_that_names_it() {
     let engine = engine().await;
-    for (program, reason) in [("/var/task/absent", "No such file"), ("/var/task/handler.txt", "Permission denied")] {
-        let Err(error) = engine.start(command(&[program]).spec).await else { panic!("{program} started") };
+    let error_of = async |program: &str| {
+        let function = command(&[program]);
+        for (file, text) in [("astray", "#!/nowhere\n"), ("formless", "neither a program nor a script\n")] {
+            std::fs::write(function.code.path().join(file), text).unwrap();
+            std::fs::set_permissions(function.code.path().join(file), Permissions::from_mode(0o755)).unwrap();
+        }
+        let Err(error) = engine.start(function.spec).await else { panic!("{program} started") };
+        error
+    };
+    for (program, expected, reason) in [
+        ("/var/task/absent", ProgramFault::Missing, "No such file"),
+        ("/var/task/astray", ProgramFault::Unusable, "No such file"),
+        ("/var/task/formless", ProgramFault::Unusable, "Exec format error"),
+        ("/var/task/handler.txt", ProgramFault::Unusable, "Permission denied"),
+    ] {
+        let error = error_of(program).await;
         let text = error.to_string();
-        let name = program.rsplit('/').next().unwrap();
-        assert!(matches!(error, SandboxError::Start { .. }), "{text}");
-        assert!(text.contains(name) && text.contains(reason), "{text}");
+        assert!(matches!(error, SandboxError::Entrypoint { fault, .. } if fault == expected), "{error:?}");
+        assert!(text.contains(program) && text.contains(reason), "{text}");
     }
+    // A program outside the function's code is the node's.
+    let error = error_of("/usr/bin/absent").await;
+    assert!(matches!(error, SandboxError::Start { .. }) && error.to_string().contains("/usr/bin/absent"), "{error}");
     let mut function = script("true");
     function.spec.code = PathBuf::from("/absent/code");
     let Err(error) = engine.start(function.spec).await else { panic!("started without code") };

@@ -1,7 +1,9 @@
 //! Events: what was answered 202 runs, whatever happens to the node; what failed for good is shown and can be retried.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
@@ -186,20 +188,72 @@ def handler(event, context):
         s3.put_object(Bucket="told", Key=record["s3"]["object"]["key"], Body=b"")
 "#;
 
+/// Deploys `TOLD`.
+fn deploy_told(node: &Node, more: &[&str]) {
+    let code = node.state.with_file_name("told");
+    std::fs::create_dir_all(&code).unwrap();
+    std::fs::write(code.join("app.py"), TOLD).unwrap();
+    let (code, runtime) = (code.to_str().unwrap().to_owned(), node.python_runtime());
+    let settings = ["--handler", "app.handler", "--runtime", &runtime, "--timeout", "60s"];
+    node.ok([&["deploy", "told", "--folder", &code], &settings[..], more].concat());
+}
+
+/// What the function `told` was told of, without the prefix `in/`.
+fn told(node: &Node) -> BTreeSet<String> {
+    let listed = node.ok(["objects", "ls", "-r", "nigh://told"]);
+    listed.lines().filter_map(|line| Some(line.rsplit_once("in/")?.1.trim().to_owned())).collect()
+}
+
+#[test]
+fn what_a_bucket_tells_a_function_that_is_gone_is_a_dead_letter() {
+    let Some(python) = python("what_a_bucket_tells_a_function_that_is_gone_is_a_dead_letter") else { return };
+    let mut node = Node::start_with(&python, &QUICK);
+    node.ok(["objects", "mb", "nigh://told"]);
+    node.ok(["objects", "mb", "nigh://inbox"]);
+    deploy_told(&node, &["--trigger", "inbox/in/"]);
+    node.ok(["functions", "rm", "told"]);
+    let object = node.state.with_file_name("object");
+    std::fs::write(&object, "x").unwrap();
+    node.ok(["objects", "cp", object.to_str().unwrap(), "nigh://inbox/in/before"]);
+    wait_for("the event to be a dead letter", || node.json(["events", "list"])["dead"] == 1);
+    node.kill();
+    node.restart();
+    let dead = node.json(["events", "list"])["events"][0].clone();
+    assert_eq!((&dead["function"], &dead["attempts"]), (&json!("told"), &json!(0)));
+    assert_eq!(dead["reason"], "FunctionDeleted: there is no function told");
+    // The bucket's rule holds for the function that is deployed again, and what it missed is retried.
+    deploy_told(&node, &[]);
+    node.ok(["objects", "cp", object.to_str().unwrap(), "nigh://inbox/in/after"]);
+    node.ok(["events", "retry", "--all"]);
+    wait_for("both to be told", || told(&node) == BTreeSet::from(["after".to_owned(), "before".to_owned()]));
+}
+
+#[test]
+fn an_event_of_a_program_that_cannot_be_executed_is_tried_as_often_as_one_that_fails() {
+    let test = "an_event_of_a_program_that_cannot_be_executed_is_tried_as_often_as_one_that_fails";
+    let Some(python) = python(test) else { return };
+    let node = Node::start_with(&python, &QUICK);
+    let code = node.state.with_file_name("astray");
+    std::fs::create_dir_all(&code).unwrap();
+    std::fs::write(code.join("bootstrap"), "#!/nowhere\n").unwrap();
+    std::fs::set_permissions(code.join("bootstrap"), Permissions::from_mode(0o755)).unwrap();
+    node.ok(["deploy", "astray", "--folder", code.to_str().unwrap(), "--runtime", "provided.al2023"]);
+    let id = later(&node, "astray", &json!({}));
+    wait_for("it to fail for good", || node.json(["events", "list"])["dead"] == 1);
+    assert_eq!(attempts(&node)[&id], [3, 2, 1]);
+    let reason = node.json(["events", "show", &id])["reason"].as_str().unwrap().to_owned();
+    assert!(reason.starts_with("RetriesExhausted: Runtime.InvalidEntrypoint: "), "{reason}");
+    assert!(reason.ends_with("fork/exec /var/task/bootstrap: no such file or directory"), "{reason}");
+}
+
 #[test]
 fn an_acknowledged_put_s_event_is_not_lost_by_kill_9() {
     let Some(python) = python("an_acknowledged_put_s_event_is_not_lost_by_kill_9") else { return };
     let mut node = Node::start_with(&python, &QUICK);
     node.ok(["objects", "mb", "nigh://told"]);
     node.ok(["objects", "mb", "nigh://inbox"]);
-    let code = node.state.with_file_name("told");
-    std::fs::create_dir_all(&code).unwrap();
-    std::fs::write(code.join("app.py"), TOLD).unwrap();
-    let (code, runtime) = (code.to_str().unwrap().to_owned(), node.python_runtime());
     // One at a time: most events wait when the node dies.
-    let settings = ["--handler", "app.handler", "--runtime", &runtime, "--timeout", "60s"];
-    let more = ["--reserved", "1", "--trigger", "inbox/in/"];
-    node.ok([&["deploy", "told", "--folder", &code], &settings[..], &more[..]].concat());
+    deploy_told(&node, &["--reserved", "1", "--trigger", "inbox/in/"]);
     let mut writer = Command::new(&python)
         .args(["-c", WRITER])
         .envs(node.sdk_environment())
@@ -217,11 +271,7 @@ fn an_acknowledged_put_s_event_is_not_lost_by_kill_9() {
     node.restart();
     wait_for("all events to be done", || pending(&node) == 0);
     assert_eq!(node.json(["events", "list"])["dead"], 0);
-    let told: BTreeSet<String> = node
-        .ok(["objects", "ls", "-r", "nigh://told"])
-        .lines()
-        .filter_map(|line| Some(line.rsplit_once("in/")?.1.trim().to_owned()))
-        .collect();
+    let told = told(&node);
     for n in 0..acknowledged {
         assert!(told.contains(&n.to_string()), "{n} of {acknowledged} was never told of: {told:?}");
     }

@@ -9,9 +9,11 @@ use std::net::TcpListener;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 
 use nigh_sandbox::sandbox::launch::{
-    CONTINUE, DESCRIPTORS_MAX, InitMessage, IsolationLevel, Launch, OOM_SCORE, Order, Prepare, STOP, encode,
+    CONTINUE, DESCRIPTORS_MAX, InitMessage, IsolationLevel, Launch, OOM_SCORE, Order, Prepare, ProgramFault, STOP,
+    encode,
 };
 use nigh_sandbox::sandbox::root_tree::CODE;
 use nigh_sandbox::sandbox::seccomp_profile::Filters;
@@ -34,6 +36,10 @@ use crate::failure::{Failure, Step as _};
 use crate::{descendants, privileges, root, stem, sys};
 
 const HOST_NAME: &[u8] = b"sandbox";
+/// What a child that does not become its program writes before the number of the error: whether it got as far as to ask
+/// the kernel for the program.
+const UNPREPARED: u8 = b'U';
+const NOT_EXECUTED: u8 = b'X';
 /// Connections to the fast path that wait to be accepted.
 const FAST_PATH_BACKLOG: i32 = 128;
 
@@ -190,37 +196,58 @@ pub(crate) fn start(launch: &Launch, passed: Option<&OwnedFd>) -> Result<Pid, Fa
     // Closes when the program starts, or brings the reason why it does not.
     let (reason, tell) = pipe_with(PipeFlags::CLOEXEC).step("make a pipe")?;
     let Some(command) = sys::fork().step("make the first process")? else {
-        let error = become_command(&arguments, &environment, filters.as_ref(), passed);
+        let (stage, error) = become_command(&arguments, &environment, filters.as_ref(), passed);
         let number = error.raw_os_error().unwrap_or_default().to_ne_bytes();
         // The write fails only if the reader is gone, and nobody else needs the number.
-        let _nobody = rustix::io::write(&tell, &number);
+        let _nobody = rustix::io::write(&tell, &[&[stage][..], &number].concat());
         std::process::exit(127);
     };
     drop(tell);
-    let mut number = Vec::new();
-    fs::File::from(reason).read_to_end(&mut number).step("wait for the program")?;
-    match <[u8; 4]>::try_from(&*number) {
-        Ok(number) => {
-            Err(std::io::Error::from_raw_os_error(i32::from_ne_bytes(number))).step(format_args!("start {program}"))
-        }
-        Err(_) => Ok(command),
+    let mut told = Vec::new();
+    fs::File::from(reason).read_to_end(&mut told).step("wait for the program")?;
+    let Ok([stage, number @ ..]) = <[u8; 5]>::try_from(&*told) else { return Ok(command) };
+    let error = std::io::Error::from_raw_os_error(i32::from_ne_bytes(number));
+    let fault = match (stage, launch.command.first()) {
+        (NOT_EXECUTED, Some(program)) => program_fault(&error, Path::new(program)),
+        _ => None,
+    };
+    Err(Failure { step: format!("start {program}"), reason: error.to_string(), program: fault })
+}
+
+/// What is wrong with `program`, of which execve(2) said `error`; none if the error is not the program's.
+fn program_fault(error: &std::io::Error, program: &Path) -> Option<ProgramFault> {
+    match error.raw_os_error()? {
+        // The kernel says the same of a missing program and of a missing interpreter.
+        libc::ENOENT if !program.exists() => Some(ProgramFault::Missing),
+        // A folder on the way is closed to the sandbox's user. Without its own root, that is the host's folder.
+        libc::EACCES if !program.exists() => None,
+        libc::ENOENT
+        | libc::EACCES
+        | libc::ENOEXEC
+        | libc::ENOTDIR
+        | libc::EISDIR
+        | libc::ELOOP
+        | libc::ELIBBAD
+        | libc::ENAMETOOLONG => Some(ProgramFault::Unusable),
+        _ => None,
     }
 }
 
+/// Becomes the command. Returns only after a failure: how far it came, and the system's reason.
 fn become_command(
     arguments: &[CString],
     environment: &[CString],
     filters: Option<&Filters>,
     passed: Option<&OwnedFd>,
-) -> std::io::Error {
+) -> (u8, std::io::Error) {
     sys::default_signals();
     let ready = filters
         .map_or(Ok(()), Filters::install)
         .and_then(|()| sys::close_others_on_exec())
         .and_then(|()| passed.map_or(Ok(()), |descriptor| Ok(fcntl_setfd(descriptor, FdFlags::empty())?)));
     match ready {
-        Ok(()) => sys::execute(arguments, environment),
-        Err(error) => error,
+        Ok(()) => (NOT_EXECUTED, sys::execute(arguments, environment)),
+        Err(error) => (UNPREPARED, error),
     }
 }
 

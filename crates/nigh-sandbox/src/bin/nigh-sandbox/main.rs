@@ -80,8 +80,12 @@ fn inside() -> ExitCode {
     }
 }
 
-fn failed(control: &mut UnixStream, Failure { step, reason }: Failure) -> ExitCode {
-    let _engine_gone = init::send(control, &InitMessage::Failed { step, reason });
+fn failed(control: &mut UnixStream, Failure { step, reason, program }: Failure) -> ExitCode {
+    let message = match program {
+        Some(fault) => InitMessage::NotExecuted { step, reason, fault },
+        None => InitMessage::Failed { step, reason },
+    };
+    let _engine_gone = init::send(control, &message);
     ExitCode::FAILURE
 }
 
