@@ -20,7 +20,7 @@ const SHARE: u64 = 2;
 /// Where there are few file descriptors, segments may take one in so many, and the rest is for sandboxes and connections.
 const SHARE_OF_FEW: u64 = 4;
 /// Segments take more than `SHARE_OF_FEW` only of what is beyond so many file descriptors for others.
-const LEFT_TO_OTHERS: u64 = 16_384;
+const LEFT_TO_OTHERS: u64 = 11_264;
 /// Linux's default for `vm.max_map_count`.
 const MAPPINGS_DEFAULT: u64 = 65_530;
 /// Objects from here on have a segment of their own, and can be handed out.

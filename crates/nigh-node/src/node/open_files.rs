@@ -22,7 +22,7 @@ const OF_PROCESSOR: u64 = 4;
 /// Calls between the nodes of a cluster, and its connections to NATS.
 const OF_CLUSTER: u64 = 128;
 /// Control files, pipes and sockets of a sandbox, with the connections that it usually has.
-const OF_SANDBOX: u64 = 32;
+const OF_SANDBOX: u64 = 24;
 /// A connection to the S3 door with the file that it reads or writes; and one of the fast path.
 const OF_S3_CONNECTION: u64 = 3;
 const OF_LAMBDA_CONNECTION: u64 = 1;
