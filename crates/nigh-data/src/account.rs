@@ -17,6 +17,10 @@ use crate::slab::{Slabs, cell_bytes};
 
 /// The share of the process's file descriptors, and of its mappings, that segments may take: one in so many.
 const SHARE: u64 = 2;
+/// Where there are few file descriptors, segments may take one in so many, and the rest is for sandboxes and connections.
+const SHARE_OF_FEW: u64 = 4;
+/// Segments take more than `SHARE_OF_FEW` only of what is beyond so many file descriptors for others.
+const LEFT_TO_OTHERS: u64 = 11_264;
 /// Linux's default for `vm.max_map_count`.
 const MAPPINGS_DEFAULT: u64 = 65_530;
 /// Objects from here on have a segment of their own, and can be handed out.
@@ -83,6 +87,12 @@ impl Account {
     }
 }
 
+/// How many of a process's file descriptors segments may take.
+#[must_use]
+pub fn segments_of_files(files: u64) -> u64 {
+    (files / SHARE).min((files / SHARE_OF_FEW).max(files.saturating_sub(LEFT_TO_OTHERS)))
+}
+
 /// How many segments this process may have.
 pub fn segments_max() -> u64 {
     let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
@@ -90,5 +100,19 @@ pub fn segments_max() -> u64 {
         .ok()
         .and_then(|text| text.trim().parse().ok())
         .unwrap_or(MAPPINGS_DEFAULT);
-    files.min(mappings) / SHARE
+    segments_of_files(files).min(mappings / SHARE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_files_are_few_segments_leave_most_of_them_to_others() {
+        assert_eq!(segments_of_files(1024), 256);
+        assert_eq!(segments_of_files(4096), 1024);
+        assert_eq!(segments_of_files(65_536), 32_768);
+        let all: Vec<u64> = (0..100_000).step_by(512).map(segments_of_files).collect();
+        assert!(all.is_sorted(), "more files never mean fewer segments");
+    }
 }

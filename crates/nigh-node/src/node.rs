@@ -16,6 +16,7 @@ mod levels;
 mod listeners;
 mod memory_shares;
 mod objects;
+mod open_files;
 mod parts;
 mod running;
 mod sandboxes;
@@ -32,7 +33,6 @@ use nigh_objects::Notifications;
 
 use nigh_sizing::object_sizes::{FeaturesOrSize, ObjectSizes};
 use nigh_terms::{Clock as _, SystemClock};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -80,8 +80,8 @@ impl Node {
     }
 
     async fn open(configuration: Configuration) -> Result<Self, NodeError> {
-        let Configuration { settings, shown, .. } = configuration;
-        raise_file_limit();
+        let Configuration { mut settings, shown, .. } = configuration;
+        let (files, few_files) = open_files::fit(&mut settings, open_files::raise_limit())?;
         let state = StateFolder::take(&settings.state)?;
         // Nobody may find the doors of an earlier incarnation.
         remove_if_there(&state.paths().endpoints())?;
@@ -90,7 +90,7 @@ impl Node {
         let started = clock.wall();
         let mut levels = Vec::new();
 
-        let foundation = Foundation::open(settings, state.paths().clone(), clock).await?;
+        let foundation = Foundation::open(settings, files, state.paths().clone(), clock).await?;
         let sandboxes = Sandboxes::open(&foundation, state.instance(), &mut levels).await?;
         let (store, store_levels) = store::open(&foundation.settings, foundation.clock()).await?;
         levels.extend(store_levels);
@@ -115,6 +115,7 @@ impl Node {
             foundation.clock(),
         );
         levels.push(learning.level());
+        levels.extend(few_files);
         let Logs { outbox, whisk_records, histories, records } = Logs::open(&foundation)?;
         let (s3, fast_path) = doors::s3(&foundation, &objects.memory)?;
         let (catalog, runtimes) = sandboxes.install_runtimes(&foundation, &mut levels).await;
@@ -245,15 +246,6 @@ impl Node {
             }
         }
         tracing::info!("drained");
-    }
-}
-
-/// Raises the limit of open files: connections, segments and cgroup files take a descriptor each, and the soft limit of
-/// 1024 exists only for `select`.
-fn raise_file_limit() {
-    let limit = getrlimit(Resource::Nofile);
-    if let Err(errno) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }) {
-        tracing::warn!(%errno, current = ?limit.current, "the limit of open files cannot be raised");
     }
 }
 

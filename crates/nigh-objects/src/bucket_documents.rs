@@ -168,9 +168,12 @@ impl<T: Clone + Serialize + DeserializeOwned + Send + Sync + 'static> BucketDocu
     ) -> Result<(), ObjectError> {
         let failed = |error: RegistryError| match error {
             RegistryError::Conflict { .. } => ObjectError::ConditionalRequestConflict,
-            other => {
-                ObjectError::Memory { operation: "keep a bucket's settings", reason: format!("{}: {other}", self.what) }
-            }
+            // A registry that does not answer may have the change.
+            other => ObjectError::StoreSilent {
+                store: "of settings",
+                operation: "keep a bucket's settings",
+                reason: format!("{}: {other}", self.what),
+            },
         };
         let _changing = self.kept.changing.lock().await;
         let before = self.kept(namespace, bucket).map(|(_, revision)| revision);

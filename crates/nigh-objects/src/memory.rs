@@ -11,6 +11,7 @@ pub(crate) mod cluster;
 mod coherence;
 mod copies;
 mod current;
+mod detached;
 mod draft;
 mod fast;
 mod fetch;
@@ -34,7 +35,6 @@ mod write_ticket;
 mod writes;
 
 use std::collections::HashMap;
-use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -54,6 +54,7 @@ use tokio_util::sync::CancellationToken;
 pub use self::append_order::{AppendNumber, AppendOrder};
 use self::cluster::{Frontiers, Holders, HomeUses, LeftCopy, Neighbours, Place};
 use self::coherence::Coherence;
+use self::detached::to_the_end;
 pub use self::fast::{AbandonedSegment, OpenSegment, SealOutcome, SealedSegment, SegmentPut};
 use self::machines::NewHome;
 pub use self::notify::{NotificationTargets, Notifications, ReservedEvents, Writer};
@@ -123,14 +124,6 @@ struct ObjectMemoryState {
     frontiers: OnceLock<Arc<dyn Frontiers>>,
     /// Not set if no function is notified of changes.
     notifications: OnceLock<Notifications>,
-}
-
-/// Runs `work` to its end, even if the caller stops waiting: a client that hangs up leaves nothing half done.
-async fn to_the_end<T: Send + 'static>(
-    work: impl Future<Output = Result<T, ObjectError>> + Send + 'static,
-) -> Result<T, ObjectError> {
-    let ended = spawn(work).await;
-    ended.unwrap_or_else(|error| Err(ObjectError::Memory { operation: "commit", reason: error.to_string() }))
 }
 
 impl ObjectMemoryState {

@@ -27,6 +27,12 @@ const BATCH_PIECES: usize = 1024;
 pub(crate) fn failed(operation: &'static str) -> impl Fn(std::io::Error) -> ObjectError {
     move |error| match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => ObjectError::SlowDown("the spool's file system is full"),
+        ErrorKind::ReadOnlyFilesystem => {
+            ObjectError::SlowDown("the spool's file system is read-only; mount it for writing")
+        }
+        ErrorKind::PermissionDenied => {
+            ObjectError::SlowDown("the spool cannot be written: its folder must belong to the user nigh runs as")
+        }
         _ => ObjectError::Memory { operation, reason: error.to_string() },
     }
 }
@@ -244,5 +250,18 @@ mod tests {
         assert!(matches!(writing.write(&[Bytes::from_static(b"bytes")]), Err(ObjectError::SlowDown(_))));
         drop(file);
         assert_eq!(files(folder.path()).await, 0);
+    }
+
+    #[test]
+    fn a_spool_that_cannot_be_written_says_why() {
+        for (kind, advice) in [
+            (ErrorKind::StorageFull, "full"),
+            (ErrorKind::ReadOnlyFilesystem, "mount it for writing"),
+            (ErrorKind::PermissionDenied, "must belong to the user"),
+        ] {
+            let ObjectError::SlowDown(why) = failed("write a body")(kind.into()) else { panic!("{kind}") };
+            assert!(why.contains(advice), "{kind}: {why}");
+        }
+        assert!(matches!(failed("write a body")(ErrorKind::NotFound.into()), ObjectError::Memory { .. }));
     }
 }

@@ -31,11 +31,14 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::room::{ReservedRoom, UploadRoom};
 use crate::spool::{SpoolFile, failed};
+use crate::sync::timeout;
 
 /// The most uploads of one namespace.
 const UPLOADS_MAX: usize = 10_000;
 /// After this time an upload is abandoned: its parts take space, and the client may never come back.
 pub(crate) const UPLOAD_LASTS: Duration = Duration::from_secs(7 * 24 * 3600);
+/// How long a request waits for another one that completes, or changes, the same upload.
+const LOCKED_WITHIN: Duration = Duration::from_secs(60);
 /// The version of the files' format.
 const FORMAT: u32 = 1;
 
@@ -331,6 +334,14 @@ impl Upload {
                 }
             })
             .collect()
+    }
+    /// Locks `ended`.
+    ///
+    /// # Errors
+    /// `SlowDown` if another request has the upload for long: the home of its object may not answer.
+    pub(crate) async fn lock(&self) -> Result<tokio::sync::MutexGuard<'_, bool>, ObjectError> {
+        let locked = timeout(LOCKED_WITHIN, self.ended.lock()).await;
+        locked.map_err(|_| ObjectError::SlowDown("another request completes or changes the upload"))
     }
 }
 

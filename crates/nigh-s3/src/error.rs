@@ -1,6 +1,6 @@
 //! Turns errors of the object memory into errors of the S3 API (API reference, "Error responses").
 
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 use nigh_data::ObjectError;
 use nigh_engine::LedgerError;
 use s3s::{S3Error, S3ErrorCode};
@@ -12,10 +12,17 @@ use crate::notes::{Fate, RequestNotes};
 const INTERNAL: &str = "an internal error occurred; the server's log has the details";
 /// The message that a client receives if the journal did not accept a write.
 const NOT_TAKEN: &str = "the write was not taken; write again later";
+/// The message that a client receives if the journal gives no answer: a cluster's NATS servers are away, or the disk of a
+/// node alone has failed.
+const NO_JOURNAL: &str = "the journal gives no answer, and a write may or may not have taken place: try again later, and \
+     read the object before you write it again; a node that is in no cluster must be restarted";
 /// The message that a client receives if the store cannot be reached.
 const UNREACHED: &str = "the store behind cannot be reached, and nothing was changed there; try again later";
 /// The message that a client receives if the store does not answer.
 const SILENT: &str = "the store behind gave no answer; a write may or may not have taken place; try again later";
+
+/// The seconds after which a client should try again what is refused with the status 503.
+const RETRY_AFTER: &str = "1";
 
 /// Builds an error of the S3 API that `s3s` has no constant for.
 fn named(code: &'static str, status: StatusCode, message: String) -> S3Error {
@@ -24,8 +31,20 @@ fn named(code: &'static str, status: StatusCode, message: String) -> S3Error {
     error
 }
 
-/// The S3 error that corresponds to `error`.
+/// The S3 error that corresponds to `error`. One with the status 503 says when to try again.
 pub(crate) fn s3_error(error: ObjectError) -> S3Error {
+    let mut error = corresponding(error);
+    if error.status_code() == Some(StatusCode::SERVICE_UNAVAILABLE) {
+        // The headers of an error replace those of its document.
+        let mut headers = HeaderMap::with_capacity(2);
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/xml"));
+        headers.insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER));
+        error.set_headers(headers);
+    }
+    error
+}
+
+fn corresponding(error: ObjectError) -> S3Error {
     use S3ErrorCode as Code;
     let message = error.to_string();
     match error {
@@ -44,9 +63,9 @@ pub(crate) fn s3_error(error: ObjectError) -> S3Error {
             error.set_status_code(StatusCode::NOT_MODIFIED);
             let mut headers = HeaderMap::with_capacity(2);
             if let Ok(etag) = HeaderValue::try_from(format!("\"{etag}\"")) {
-                headers.insert(http::header::ETAG, etag);
+                headers.insert(header::ETAG, etag);
             }
-            headers.insert(http::header::LAST_MODIFIED, http_date::header(modified));
+            headers.insert(header::LAST_MODIFIED, http_date::header(modified));
             error.set_headers(headers);
             error
         }
@@ -55,9 +74,9 @@ pub(crate) fn s3_error(error: ObjectError) -> S3Error {
             let mut error = S3Error::with_message(Code::InvalidRange, message);
             let mut headers = HeaderMap::with_capacity(2);
             if let Ok(range) = HeaderValue::try_from(format!("bytes */{size}")) {
-                headers.insert(http::header::CONTENT_RANGE, range);
+                headers.insert(header::CONTENT_RANGE, range);
             }
-            headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static("application/xml"));
+            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/xml"));
             error.set_headers(headers);
             error
         }
@@ -93,6 +112,10 @@ pub(crate) fn s3_error(error: ObjectError) -> S3Error {
         ObjectError::Ledger(LedgerError::Unavailable(_) | LedgerError::NotKept(_)) => {
             tracing::warn!(reason = %message, "an S3 request failed");
             S3Error::with_message(Code::SlowDown, NOT_TAKEN)
+        }
+        ObjectError::Ledger(LedgerError::Failed(_) | LedgerError::Fenced { .. }) => {
+            tracing::error!(reason = %message, "an S3 request failed");
+            S3Error::with_message(Code::ServiceUnavailable, NO_JOURNAL)
         }
         ObjectError::StoreUnreached { .. } => {
             tracing::warn!(reason = %message, "an S3 request failed");
@@ -174,7 +197,7 @@ pub(crate) fn invalid_request(message: impl Into<String>) -> S3Error {
 #[cfg(test)]
 mod tests {
     use nigh_data::ETag;
-    use nigh_terms::{BucketName, ObjectKey, Timestamp};
+    use nigh_terms::{BucketName, Epoch, ObjectKey, ShardId, Timestamp};
 
     use super::*;
 
@@ -195,6 +218,7 @@ mod tests {
         let bucket = BucketName::new("abc").unwrap();
         let key = ObjectKey::new("k").unwrap();
         let lost = key.clone();
+        let (shard, held) = (ShardId(0), Epoch(1));
         for (error, code, status) in [
             (ObjectError::NoSuchBucket(bucket.clone()), "NoSuchBucket", 404),
             (ObjectError::BucketAlreadyOwnedByYou(bucket.clone()), "BucketAlreadyOwnedByYou", 409),
@@ -223,8 +247,20 @@ mod tests {
             (ObjectError::TransactionElsewhere { transaction: "0-1".to_owned(), node: 0 }, "TransactionElsewhere", 400),
             (ObjectError::TransactionUndecided, "TransactionUndecided", 503),
             (ObjectError::OutcomeUnknown("x"), "ServiceUnavailable", 503),
+            (ObjectError::Ledger(LedgerError::Failed("x".to_owned())), "ServiceUnavailable", 503),
+            (ObjectError::Ledger(LedgerError::Fenced { shard, held }), "ServiceUnavailable", 503),
         ] {
+            let retry_after = s3_error(error.clone()).headers().and_then(|headers| headers.get("retry-after").cloned());
+            assert_eq!(retry_after.is_some(), status == 503, "{error}");
             assert_eq!(code_and_status(error), (code.to_owned(), status));
+        }
+    }
+
+    #[test]
+    fn who_gets_no_answer_of_the_journal_is_told_to_read_before_writing_again() {
+        for error in [ObjectError::Ledger(LedgerError::Failed("x".to_owned())), ObjectError::OutcomeUnknown("x")] {
+            let message = s3_error(error).message().unwrap().to_owned();
+            assert!(message.contains("read the object"), "{message}");
         }
     }
 
@@ -243,7 +279,8 @@ mod tests {
         for (error, code, status) in [
             (ObjectError::Store { store, operation, reason: reason.clone() }, "InternalError", 500),
             (ObjectError::StoreUnreached { store, operation, reason: reason.clone() }, "ServiceUnavailable", 503),
-            (ObjectError::StoreSilent { store, operation, reason }, "ServiceUnavailable", 503),
+            (ObjectError::StoreSilent { store, operation, reason: reason.clone() }, "ServiceUnavailable", 503),
+            (ObjectError::Ledger(LedgerError::Failed(reason)), "ServiceUnavailable", 503),
         ] {
             assert_eq!(code_and_status(error.clone()), (code.to_owned(), status));
             let message = s3_error(error).message().unwrap().to_owned();

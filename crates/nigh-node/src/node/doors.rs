@@ -16,26 +16,29 @@ use super::foundation::Foundation;
 use super::invocations::Invocations;
 use super::parts::NodeParts;
 use super::workflows::Workflows;
-use crate::config::{Settings, Switch};
+use crate::config::Switch;
 
 /// The S3 door, and its fast path if that is on.
 pub(super) fn s3(foundation: &Foundation, memory: &ObjectMemory) -> Result<(S3Door, Option<FastPath>), NodeError> {
     let settings = &foundation.settings;
     let limits = DoorLimits {
         connections: settings.s3.connections_max,
+        sandbox_connections: foundation.files.sandbox_connections,
         drain: settings.drain.duration(),
         ..DoorLimits::default()
     };
     let s3 = S3Door::new(Arc::new(memory.clone()), foundation.keys.clone(), limits)
         .map_err(NodeError::io("starting the threads of the S3 door"))?;
-    let fast_path = fast_path_limits(settings).map(|limits| FastPath::new(&s3, limits));
+    let fast_path = fast_path_limits(foundation).map(|limits| FastPath::new(&s3, limits));
     Ok((s3, fast_path))
 }
 
 /// The limits of the fast path; none if it is off.
-pub(super) fn fast_path_limits(settings: &Settings) -> Option<FastPathLimits> {
+pub(super) fn fast_path_limits(foundation: &Foundation) -> Option<FastPathLimits> {
+    let settings = &foundation.settings;
     (settings.s3.fast_path == Switch::On).then(|| FastPathLimits {
         connections: settings.s3.connections_max,
+        sandbox_connections: foundation.files.sandbox_connections,
         drain: settings.drain.duration(),
         ..FastPathLimits::new(settings.cache.held_max)
     })
@@ -70,6 +73,7 @@ pub(super) fn lambda(
             network: parts.sandboxes.network.clone(),
         },
     )
+    .with_connections(foundation.files.lambda_connections)
 }
 
 pub(super) fn openwhisk(

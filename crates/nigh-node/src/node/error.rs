@@ -55,6 +55,11 @@ pub enum NodeError {
     Telemetry(#[from] TelemetryError),
     #[error(transparent)]
     Cluster(#[from] Box<ClusterStartError>),
+    #[error(
+        "this process may open {limit} files, and a node needs {least}: run `ulimit -n 65536` first, or set LimitNOFILE=65536 \
+         in its systemd unit"
+    )]
+    FewFiles { limit: u64, least: u64 },
     #[error("{setting} {address}: {source}; set another with --{flag}, port 0 takes a free one")]
     Bind { setting: &'static str, flag: &'static str, address: SocketAddr, source: std::io::Error },
     #[error("{what}: {source}")]

@@ -6,12 +6,15 @@ use nigh_engine::{AccessKeys, LocalMembership, LocalRegistry, Membership, Regist
 use nigh_terms::{Clock, Epoch, NodeId, SystemClock};
 
 use super::NodeError;
+use super::open_files::FileShares;
 use crate::cluster::ClusterEngine;
 use crate::config::Settings;
 use crate::state_folder::StatePaths;
 
 pub(super) struct Foundation {
     pub(super) settings: Settings,
+    /// The connections for which the open files suffice.
+    pub(super) files: FileShares,
     pub(super) paths: StatePaths,
     pub(super) clock: Arc<SystemClock>,
     pub(super) database: StateFile,
@@ -31,6 +34,7 @@ impl Foundation {
     /// Opens the state file, takes a new incarnation, and joins the cluster if the settings name one.
     pub(super) async fn open(
         settings: Settings,
+        files: FileShares,
         paths: StatePaths,
         clock: Arc<SystemClock>,
     ) -> Result<Self, NodeError> {
@@ -54,7 +58,7 @@ impl Foundation {
         if cluster.is_some() {
             keys.follow(&*registry).await?;
         }
-        Ok(Self { settings, paths, clock, database, local, cluster, registry, membership, epoch, keys })
+        Ok(Self { settings, files, paths, clock, database, local, cluster, registry, membership, epoch, keys })
     }
 
     pub(super) fn clock(&self) -> Arc<dyn Clock> {

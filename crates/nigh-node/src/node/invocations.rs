@@ -122,7 +122,7 @@ pub(super) fn profiler(parts: &NodeParts, store: Arc<dyn Store>, settings: &Invo
         node: foundation.membership.node().clone(),
         incarnation: foundation.membership.incarnation(),
         object_max: foundation.settings.s3.object_max,
-        fast_path: fast_path_limits(&foundation.settings),
+        fast_path: fast_path_limits(foundation),
         folder: foundation.paths.profiles(),
     })
 }

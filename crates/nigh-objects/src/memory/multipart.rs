@@ -78,7 +78,7 @@ impl ObjectMemoryState {
         .await?;
         let info =
             PartInfo { number, size, etag: verified.etag(), modified: self.clock.wall(), checksum: verified.checksum };
-        let ended = upload.ended.lock().await;
+        let ended = upload.lock().await?;
         if *ended {
             return Err(ObjectError::NoSuchUpload(upload.id.clone()));
         }
@@ -95,7 +95,7 @@ impl ObjectMemoryState {
         upload: Arc<Upload>,
         request: CompleteRequest,
     ) -> Result<PutDone, ObjectError> {
-        let mut ended = upload.ended.lock().await;
+        let mut ended = upload.lock().await?;
         let manifest = &upload.manifest;
         let object = nigh_data::ObjectId {
             namespace: manifest.namespace.clone(),
@@ -167,7 +167,7 @@ impl ObjectMemoryState {
     pub(super) async fn end_upload(self: &Arc<Self>, upload: Arc<Upload>) -> Result<bool, ObjectError> {
         let memory = Arc::clone(self);
         to_the_end(async move {
-            let mut ended = upload.ended.lock().await;
+            let mut ended = upload.lock().await?;
             if *ended {
                 return Ok(false);
             }

@@ -15,6 +15,7 @@ mod handing_over;
 mod late;
 mod moves;
 mod objects;
+mod silent;
 mod transactions;
 mod under_load;
 mod world;

@@ -81,7 +81,9 @@ pub(crate) struct Node {
 
 /// Some of them.
 pub(crate) struct World {
-    servers: Servers,
+    pub(crate) servers: Servers,
+    /// How long a node waits for an answer of the servers; none: as long as a test may.
+    answer_within: Option<Duration>,
     pub(crate) store: Arc<DirectoryStore>,
     pub(crate) nodes: BTreeMap<u32, Node>,
     homes: BTreeMap<ShardId, (u32, Epoch)>,
@@ -196,13 +198,28 @@ impl World {
         Self::start_with(test, count, CoherenceProtocol::Nigh).await
     }
 
+    /// The same, of nodes that wait so long for an answer of the servers.
+    pub(crate) async fn start_answered_within(test: &str, count: u32, within: Duration) -> Option<Self> {
+        Self::start_as(test, count, CoherenceProtocol::Nigh, Some(within)).await
+    }
+
     /// The same, by this protocol.
     pub(crate) async fn start_with(test: &str, count: u32, coherence: CoherenceProtocol) -> Option<Self> {
+        Self::start_as(test, count, coherence, None).await
+    }
+
+    async fn start_as(
+        test: &str,
+        count: u32,
+        coherence: CoherenceProtocol,
+        answer_within: Option<Duration>,
+    ) -> Option<Self> {
         let servers = Servers::start(test, 1)?;
         let folder = tempfile::tempdir().unwrap();
         let store = DirectoryStore::open(folder.path(), Arc::new(SystemClock::new())).unwrap();
         let mut world = Self {
             servers,
+            answer_within,
             store: Arc::new(store),
             nodes: BTreeMap::new(),
             homes: BTreeMap::new(),
@@ -230,7 +247,10 @@ impl World {
         let hello = Hello { identity, incarnation: life };
         let peers = Peers::new(hello.clone(), Security::Plain, ClientSettings::default());
         let neighbours = Arc::new(Neighbours::new(peers));
-        let cluster = self.servers.connect(1).await;
+        let cluster = match self.answer_within {
+            Some(within) => self.servers.connect_for(1, within).await,
+            None => self.servers.connect(1).await,
+        };
         let ledger = NatsLedger::new(cluster, LedgerSettings { limit: ByteSize::mib(64), ..LedgerSettings::default() });
         let (events, heard) = mpsc::unbounded_channel();
         let shards = Shards::new(NonZeroU16::new(SHARDS).unwrap());

@@ -1,5 +1,7 @@
 //! Starting, finding and refusing: what the command says around a node.
 
+use std::ffi::OsString;
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 
 use crate::platform::{Node, command, python};
@@ -164,4 +166,46 @@ fn settings_meters_and_levels_are_shown() {
     for shell in ["bash", "zsh", "fish"] {
         assert!(node.ok(["completions", shell]).contains("activations"));
     }
+}
+
+#[test]
+fn a_node_that_may_open_few_files_has_fewer_sandboxes_and_connections_and_fails_nobody() {
+    let test = "a_node_that_may_open_few_files_has_fewer_sandboxes_and_connections_and_fails_nobody";
+    let Some(python) = python(test) else { return };
+    let way_in = ["sh", "-c", "ulimit -n 1024 && exec \"$0\" \"$@\""].map(OsString::from).to_vec();
+    let node = Node::start_by(way_in, &python, &[]);
+    let status = node.json(["status"]);
+    let files = status["levels"].as_array().unwrap().iter().find(|level| level["name"] == "open files").unwrap();
+    assert_eq!(files["on"], false, "{files}");
+    let detail = files["detail"].as_str().unwrap();
+    assert!(detail.contains("1024 files") && detail.contains("LimitNOFILE="), "{detail}");
+    let most = status["sandboxes"]["max"].as_u64().unwrap();
+    assert!((2..40).contains(&most), "{status}");
+
+    // The cache holds as many objects of their own as it may.
+    node.ok(["objects", "mb", "nigh://data"]);
+    let folder = node.state.with_file_name("many");
+    std::fs::create_dir_all(&folder).unwrap();
+    for number in 0..400 {
+        std::fs::write(folder.join(format!("o{number}")), vec![1; 70_000]).unwrap();
+    }
+    node.ok(["objects", "cp", "-r", folder.to_str().unwrap(), "nigh://data/many"]);
+    node.deploy("f");
+    let endpoints = node.endpoints();
+    let idle: Vec<TcpStream> = ["s3", "lambda"]
+        .into_iter()
+        .flat_map(|door| std::iter::repeat_n(endpoints[door].as_str().unwrap().trim_start_matches("http://"), 50))
+        .map(|address| TcpStream::connect(address).unwrap())
+        .collect();
+    let payload = r#"{"sleep": 0.2}"#;
+    let invoked: Vec<_> = (0..40).map(|_| node.begin(["invoke", "f", payload])).collect();
+    for invoked in invoked {
+        let output = invoked.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    drop(idle);
+    let open = std::fs::read_dir(format!("/proc/{}/fd", node.process_id())).unwrap().count();
+    assert!(open < 1024, "{open} files are open");
+    let log = std::fs::read_to_string(node.state.with_extension("log")).unwrap();
+    assert!(!log.contains("Too many open files") && !log.contains("cannot accept"), "{log}");
 }

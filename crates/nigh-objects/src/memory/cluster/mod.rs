@@ -10,6 +10,7 @@ mod here;
 mod listing;
 mod neighbours;
 mod posts;
+mod remote_writes;
 mod there;
 mod transactions;
 mod uses;

@@ -1,4 +1,5 @@
-//! Writes under way at the homes here. A home that leaves waits for their end, and no further ones begin.
+//! Writes under way at the homes here, for whose end a home that leaves waits while no further ones begin; and writes of
+//! this node that go on without their callers, because their homes elsewhere do not answer.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,6 +23,8 @@ struct Use {
 pub(in crate::memory) struct HomeUses {
     of: Mutex<HashMap<ShardId, Use>>,
     changed: Notify,
+    /// Number of writes, by the shard of a home elsewhere, whose callers no longer wait for the home's answer.
+    unanswered: Mutex<HashMap<ShardId, usize>>,
 }
 
 /// A write under way; its drop ends the use of the home.
@@ -45,7 +48,30 @@ impl Drop for HomeUse {
     }
 }
 
+/// A write that goes on without its caller; its drop ends that.
+pub(super) struct UnansweredWrite {
+    inner: Arc<ObjectMemoryState>,
+    shard: ShardId,
+}
+
+impl Drop for UnansweredWrite {
+    fn drop(&mut self) {
+        let mut unanswered = self.inner.uses.unanswered.lock();
+        if let Some(writes) = unanswered.get_mut(&self.shard) {
+            *writes -= 1;
+            if *writes == 0 {
+                unanswered.remove(&self.shard);
+            }
+        }
+    }
+}
+
 impl HomeUses {
+    /// Number of writes to the home of `shard` that go on without their callers.
+    pub(super) fn unanswered(&self, shard: ShardId) -> usize {
+        self.unanswered.lock().get(&shard).copied().unwrap_or_default()
+    }
+
     /// True while the home of `shard` is about to leave.
     pub(super) fn leaves(&self, shard: ShardId) -> bool {
         self.of.lock().get(&shard).is_some_and(|home| home.leaves)
@@ -98,5 +124,11 @@ impl ObjectMemoryState {
             }
             changed.await;
         }
+    }
+
+    /// From now on a write to the home of `shard` goes on without its caller.
+    pub(super) fn begin_unanswered(self: &Arc<Self>, shard: ShardId) -> UnansweredWrite {
+        *self.uses.unanswered.lock().entry(shard).or_default() += 1;
+        UnansweredWrite { inner: Arc::clone(self), shard }
     }
 }

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use nigh_data::{ByteRange, ETag, ListedObject, ObjectError, ObjectId, ObjectMeta, RangeSpec, Tags, WriteConditions};
+use nigh_engine::LedgerError;
 use nigh_protocol::{Member, Outcome, Reply, Request, Ticket, TransactionId};
 use nigh_rpc::{BODY_MAX_BYTES, Method};
 use nigh_terms::{BucketName, Namespace, ObjectKey, Principal, ShardId, Token, Version};
@@ -230,6 +231,12 @@ pub(super) enum WireError {
     InvalidArgument(String),
     InvalidRequest(String),
     Busy(String),
+    /// The store behind the home was not reached, and nothing happened there.
+    StoreUnreached(String),
+    /// The store behind the home gave no answer.
+    StoreSilent(String),
+    /// The home cannot tell whether the write takes place.
+    OutcomeUnknown,
     Failed(String),
 }
 
@@ -242,6 +249,9 @@ const CONDITIONS: [&str; 6] = [
     "x-amz-if-match-size",
     "x-amz-if-match-last-modified-time",
 ];
+
+/// What a home does with its store for another node, as an error's operation.
+const AT_HOME: &str = "serve another node";
 
 impl From<ObjectError> for WireError {
     fn from(error: ObjectError) -> Self {
@@ -260,7 +270,14 @@ impl From<ObjectError> for WireError {
             ObjectError::InvalidRequest(why) => Self::InvalidRequest(why),
             ObjectError::SlowDown(why) => Self::Busy(why.to_owned()),
             ObjectError::Busy(why) => Self::Busy(why),
+            // What mends a home's journal is for the home's log; the caller asks again.
+            ObjectError::Ledger(LedgerError::Failed(_) | LedgerError::Fenced { .. }) => {
+                Self::Busy("the journal of the object's home gives no answer".to_owned())
+            }
             ObjectError::Ledger(error) => Self::Busy(error.to_string()),
+            ObjectError::StoreUnreached { .. } => Self::StoreUnreached(error.to_string()),
+            ObjectError::StoreSilent { .. } => Self::StoreSilent(error.to_string()),
+            ObjectError::OutcomeUnknown(_) => Self::OutcomeUnknown,
             other => Self::Failed(other.to_string()),
         }
     }
@@ -286,6 +303,13 @@ impl From<WireError> for ObjectError {
             WireError::InvalidArgument(why) => Self::InvalidArgument(why),
             WireError::InvalidRequest(why) => Self::InvalidRequest(why),
             WireError::Busy(why) => Self::Busy(why),
+            WireError::StoreUnreached(reason) => {
+                Self::StoreUnreached { store: "of the object's home", operation: AT_HOME, reason }
+            }
+            WireError::StoreSilent(reason) => {
+                Self::StoreSilent { store: "of the object's home", operation: AT_HOME, reason }
+            }
+            WireError::OutcomeUnknown => Self::OutcomeUnknown("the object's home could not tell"),
             WireError::Failed(why) => Self::AtHome(why),
         }
     }
@@ -338,4 +362,34 @@ pub fn fuzz(head: &[u8]) {
     let _ = decode::<Result<Option<WrittenVersions>, WireError>>(head);
     let _ = decode::<OutcomeMessage>(head);
     let _ = decode::<Result<EndedAnswer, WireError>>(head);
+}
+
+#[cfg(test)]
+mod tests {
+    use nigh_terms::Epoch;
+
+    use super::*;
+
+    /// What the caller of a home learns of an error there.
+    fn told(error: ObjectError) -> ObjectError {
+        let sent = encode(&Err::<(), _>(WireError::from(error))).unwrap();
+        decode::<Result<(), WireError>>(&sent).unwrap().unwrap_err().into()
+    }
+
+    #[test]
+    fn who_asks_a_home_elsewhere_learns_whether_to_ask_again_as_at_a_home_here() {
+        let (store, operation, reason) = ("swift", "put", String::new());
+        let unreached = ObjectError::StoreUnreached { store, operation, reason: reason.clone() };
+        assert!(matches!(told(unreached), ObjectError::StoreUnreached { .. }));
+        let silent = ObjectError::StoreSilent { store, operation, reason };
+        assert!(matches!(told(silent), ObjectError::StoreSilent { .. }));
+        assert!(matches!(told(ObjectError::OutcomeUnknown("x")), ObjectError::OutcomeUnknown(_)));
+        for silent in [
+            LedgerError::Failed("restart the node".to_owned()),
+            LedgerError::Fenced { shard: ShardId(0), held: Epoch(1) },
+        ] {
+            let ObjectError::Busy(why) = told(silent.into()) else { panic!("a journal that gives no answer") };
+            assert!(!why.contains("restart"), "{why}");
+        }
+    }
 }
