@@ -63,7 +63,8 @@ pub struct ObjectMeta {
     /// Its tags.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tags: Tags,
-    /// The checksums kept with it: the one the writer asked for.
+    /// The checksums kept with it: the one the writer asked for, or S3's default. Objects that older builds of Nigh or
+    /// others wrote may have none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checksums: Vec<Checksum>,
     /// The lengths of its parts, if it was uploaded in parts.

@@ -1,4 +1,5 @@
-//! Digests of bytes as they pass: MD5, which is the entity tag, and at most one further checksum.
+//! Digests of bytes as they pass: MD5, which is the entity tag, and at most one further checksum; of an upload's part
+//! the CRC-64/NVME too.
 //!
 //! It computes and compares; it never holds or moves the bytes.
 
@@ -11,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 use nigh_terms::hex;
 
 use crate::md5::Md5;
-use crate::{Checksum, ChecksumAlgorithm, ChecksumClaim, ClaimedValue, ETag, ObjectError};
+use crate::{Checksum, ChecksumAlgorithm, ChecksumClaim, ClaimedValue, ETag, ObjectError, PartChecksums};
 
 /// Bytes hashed in one go by a task that shares its thread with others: about a millisecond.
 pub const PIECE_BYTES: usize = 1 << 20;
@@ -30,7 +31,7 @@ impl ChecksumAlgorithm {
     }
 
     /// The length of its value before base64.
-    const fn bytes(self) -> usize {
+    pub(crate) const fn bytes(self) -> usize {
         match self {
             Self::Crc32 | Self::Crc32c => 4,
             Self::Crc64Nvme => 8,
@@ -51,7 +52,7 @@ impl ChecksumAlgorithm {
 
     /// The checksum whose value is `raw`.
     pub fn checksum(self, raw: &[u8]) -> Checksum {
-        Checksum { algorithm: self, value: STANDARD.encode(raw) }
+        Checksum { algorithm: self, value: STANDARD.encode(raw), parts: PartChecksums::default() }
     }
 
     /// A cyclic code's value as bytes.
@@ -118,6 +119,8 @@ pub struct VerifiedDigest {
     pub(crate) md5: [u8; 16],
     /// The checksum that was claimed, or asked for.
     pub checksum: Option<Checksum>,
+    /// The CRC-64/NVME, if the digest was made `with_crc64`.
+    pub crc64: Option<u64>,
 }
 
 impl VerifiedDigest {
@@ -131,6 +134,8 @@ impl VerifiedDigest {
 pub struct Digest {
     md5: Md5,
     further: Option<Hasher>,
+    /// In memory of its own: only parts have it, and every write's future has room for a digest.
+    crc64: Option<Box<crc_fast::Digest>>,
 }
 
 impl std::fmt::Debug for Digest {
@@ -143,7 +148,13 @@ impl Digest {
     /// The digests of no bytes: MD5, and `further` if given.
     #[must_use]
     pub fn new(further: Option<ChecksumAlgorithm>) -> Self {
-        Self { md5: Md5::new(), further: further.map(Hasher::new) }
+        Self { md5: Md5::new(), further: further.map(Hasher::new), crc64: None }
+    }
+
+    /// This digest, which computes the CRC-64/NVME beside the further checksum.
+    #[must_use]
+    pub fn with_crc64(self) -> Self {
+        Self { crc64: Some(Box::new(crc_fast::Digest::new(CrcAlgorithm::Crc64Nvme))), ..self }
     }
 
     /// Takes the next bytes.
@@ -151,6 +162,9 @@ impl Digest {
         self.md5.update(bytes);
         if let Some(further) = &mut self.further {
             further.update(bytes);
+        }
+        if let Some(crc64) = &mut self.crc64 {
+            crc64.update(bytes);
         }
     }
 
@@ -192,7 +206,8 @@ impl Digest {
             }
             _ => None,
         };
-        Ok(VerifiedDigest { md5: computed, checksum })
+        let crc64 = self.crc64.map(|crc64| crc64.finalize());
+        Ok(VerifiedDigest { md5: computed, checksum, crc64 })
     }
 }
 
@@ -242,6 +257,19 @@ mod tests {
             }
             let missing = ClaimedValue::Trailer(Box::new(|| None));
             assert!(matches!(verify(algorithm, missing), Err(ObjectError::InvalidRequest(_))));
+        }
+    }
+
+    #[test]
+    fn the_crc64_of_a_part_is_computed_beside_its_own_checksum() {
+        for further in [None, Some(ChecksumAlgorithm::Crc32), Some(ChecksumAlgorithm::Crc64Nvme)] {
+            let mut digest = Digest::new(further).with_crc64();
+            digest.update(b"1234");
+            digest.update(b"56789");
+            let claim = further.map(|algorithm| ChecksumClaim { algorithm, value: ClaimedValue::Compute });
+            let verified = digest.verify(None, claim).unwrap();
+            assert_eq!(verified.crc64, Some(0xae8b_1486_0a79_9888));
+            assert_eq!(verified.checksum.map(|checksum| checksum.algorithm), further);
         }
     }
 

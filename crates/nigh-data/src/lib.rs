@@ -23,7 +23,7 @@ pub mod segment_cost;
 pub mod slab;
 
 pub use attributes::{Attributes, ETag, ObjectMeta, Tags};
-pub use checksum::{Checksum, ChecksumAlgorithm, ChecksumClaim, ChecksumType, ClaimedValue};
+pub use checksum::{Checksum, ChecksumAlgorithm, ChecksumClaim, ChecksumType, ClaimedValue, PartChecksums};
 pub use digest::Digest;
 pub use error::ObjectError;
 pub use event::{DataCall, ObjectEvent, ObjectObserver, ServeOutcome};

@@ -3,9 +3,10 @@
 //! The named parts are checked against the uploaded parts. The object's entity tag and checksum are computed from those
 //! of the parts, so no byte of the parts is read.
 
+use crc_fast::CrcAlgorithm;
 use nigh_data::digest::Hasher;
 use nigh_data::md5::Md5;
-use nigh_data::{Checksum, ChecksumAlgorithm, ChecksumType, CompletedPart, ETag, ObjectError, PartInfo};
+use nigh_data::{Checksum, ChecksumAlgorithm, ChecksumType, CompletedPart, ETag, ObjectError, PartChecksums, PartInfo};
 use nigh_terms::hex;
 
 /// The least length of every part but the last.
@@ -124,31 +125,43 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
     text.as_bytes().chunks(2).map(|pair| Some((digit(pair[0])? << 4 | digit(*pair.get(1)?)?) as u8)).collect()
 }
 
+/// The code of bytes whose pieces have the codes `pieces`, each with the length of its piece.
+fn combined(crc: CrcAlgorithm, pieces: impl Iterator<Item = (u64, u64)>) -> u64 {
+    let whole = pieces.reduce(|(head, _), (tail, length)| (crc_fast::checksum_combine(crc, head, tail, length), 0));
+    whole.map_or(0, |(whole, _)| whole)
+}
+
+/// The checksum of an object whose upload was begun without one: the CRC-64/NVME of its bytes, which is S3's default.
+/// `codes` are those of its parts, whose lengths are `lengths`.
+pub(crate) fn default_checksum(codes: &[u64], lengths: &[u64]) -> Checksum {
+    let algorithm = ChecksumAlgorithm::Crc64Nvme;
+    let whole = combined(CrcAlgorithm::Crc64Nvme, codes.iter().copied().zip(lengths.iter().copied()));
+    let values: Vec<_> = codes.iter().map(|code| algorithm.crc_bytes(*code)).collect();
+    Checksum { parts: PartChecksums::new(&values), ..algorithm.checksum(&algorithm.crc_bytes(whole)) }
+}
+
 fn checksum_of(parts: &[PartInfo], algorithm: ChecksumAlgorithm, over: ChecksumType) -> Result<Checksum, ObjectError> {
     let mut raws = Vec::with_capacity(parts.len());
     for part in parts {
         let carried = part.checksum.as_ref().filter(|checksum| checksum.algorithm == algorithm);
         raws.push(algorithm.decode(&carried.ok_or(ObjectError::InvalidPart(part.number))?.value)?);
     }
-    match (over, algorithm.crc()) {
+    let whole = match (over, algorithm.crc()) {
         (ChecksumType::FullObject, Some(crc)) => {
             let value = |raw: &[u8]| raw.iter().fold(0u64, |value, byte| value << 8 | u64::from(*byte));
-            let whole = raws
-                .iter()
-                .zip(parts)
-                .map(|(raw, part)| (value(raw), part.size))
-                .reduce(|(head, _), (tail, length)| (crc_fast::checksum_combine(crc, head, tail, length), 0));
-            Ok(algorithm.checksum(&algorithm.crc_bytes(whole.map_or(0, |(whole, _)| whole))))
+            let whole = combined(crc, raws.iter().zip(parts).map(|(raw, part)| (value(raw), part.size)));
+            algorithm.checksum(&algorithm.crc_bytes(whole))
         }
         _ => {
             let mut hasher = Hasher::new(algorithm);
             for raw in &raws {
                 hasher.update(raw);
             }
-            let Checksum { algorithm, value } = algorithm.checksum(&hasher.finish());
-            Ok(Checksum { algorithm, value: format!("{value}-{}", parts.len()) })
+            let composite = algorithm.checksum(&hasher.finish());
+            Checksum { value: format!("{}-{}", composite.value, parts.len()), ..composite }
         }
-    }
+    };
+    Ok(Checksum { parts: PartChecksums::new(&raws), ..whole })
 }
 
 #[cfg(test)]
@@ -203,6 +216,7 @@ mod tests {
         let checksum = put(&named(&parts), &parts, composite).unwrap().checksum.unwrap();
         assert_eq!(checksum.value, "tfmzeY9XeH2OXmxrtS4iDWlNIKUTAFv0/csHs2lsoD8=-2");
         assert_eq!(checksum.covers(), ChecksumType::Composite);
+        assert_eq!([checksum.part(1), checksum.part(2)], parts.map(|part| part.checksum));
     }
 
     #[test]
@@ -212,7 +226,16 @@ mod tests {
             let parts: Vec<PartInfo> =
                 (1..).zip(&bytes).map(|(number, bytes)| part(number, bytes, algorithm)).collect();
             let whole = put(&named(&parts), &parts, Some((algorithm, ChecksumType::FullObject))).unwrap();
-            assert_eq!(whole.checksum, part(1, &bytes.concat(), algorithm).checksum, "{algorithm:?}");
+            let checksum = whole.checksum.unwrap();
+            assert_eq!(Some(checksum.without_parts()), part(1, &bytes.concat(), algorithm).checksum, "{algorithm:?}");
+            for part in &parts {
+                assert_eq!(checksum.part(part.number), part.checksum, "{algorithm:?}");
+            }
+            if algorithm == ChecksumAlgorithm::Crc64Nvme {
+                let code = |bytes: &Vec<u8>| crc_fast::checksum(CrcAlgorithm::Crc64Nvme, bytes);
+                let codes: Vec<u64> = bytes.iter().map(code).collect();
+                assert_eq!(default_checksum(&codes, &whole.lengths), checksum);
+            }
         }
     }
 

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use nigh_data::{Attributes, Checksum, ChecksumAlgorithm, ETag, ObjectMeta, Segment};
+use nigh_data::{Attributes, Checksum, ChecksumAlgorithm, ETag, ObjectMeta, PartChecksums, Segment};
 use nigh_protocol::Stamp;
 use nigh_terms::hex;
 use nigh_terms::{Epoch, Sequence, Timestamp, Token, Version};
@@ -20,6 +20,9 @@ const TAGS: u8 = 4;
 const CHECKSUMS: u8 = 8;
 const PARTS: u8 = 16;
 const TOKEN: u8 = 32;
+
+/// Set in the byte of a checksum's algorithm if the checksums of parts follow it.
+const PART_CHECKSUMS: u8 = 128;
 
 /// Where the version is: after the bits, the size and the time.
 const VERSION_AT: usize = 1 + 8 + 8;
@@ -52,8 +55,12 @@ impl Packer {
     }
 
     fn text(&mut self, text: &str) {
-        self.0.extend_from_slice(&(text.len() as u32).to_le_bytes());
-        self.0.extend_from_slice(text.as_bytes());
+        self.counted(text.as_bytes());
+    }
+
+    fn counted(&mut self, bytes: &[u8]) {
+        self.count(bytes.len());
+        self.0.extend_from_slice(bytes);
     }
 
     fn count(&mut self, count: usize) {
@@ -87,11 +94,15 @@ impl Unpacker<'_> {
         u32::from_le_bytes(self.bytes()) as usize
     }
 
-    fn text(&mut self) -> String {
+    fn counted(&mut self) -> &[u8] {
         let length = self.count();
-        let (text, rest) = self.0.split_at(length.min(self.0.len()));
+        let (bytes, rest) = self.0.split_at(length.min(self.0.len()));
         self.0 = rest;
-        String::from_utf8_lossy(text).into_owned()
+        bytes
+    }
+
+    fn text(&mut self) -> String {
+        String::from_utf8_lossy(self.counted()).into_owned()
     }
 
     fn texts(&mut self) -> BTreeMap<String, String> {
@@ -167,8 +178,12 @@ impl PackedMeta {
         if has(CHECKSUMS) {
             packer.count(checksums.len());
             for checksum in checksums {
-                packer.0.push(checksum.algorithm as u8);
+                let has_parts = if checksum.parts.is_empty() { 0 } else { PART_CHECKSUMS };
+                packer.0.push(checksum.algorithm as u8 | has_parts);
                 packer.text(&checksum.value);
+                if has_parts != 0 {
+                    packer.counted(checksum.parts.as_bytes());
+                }
             }
         }
         if has(PARTS) {
@@ -238,7 +253,9 @@ impl PackedMeta {
         let counted = if has(CHECKSUMS) { packed.count() } else { 0 };
         let checksums = (0..counted).filter_map(|_| {
             let ([algorithm], value) = (packed.bytes(), packed.text());
-            Some(Checksum { algorithm: *ALGORITHMS.get(usize::from(algorithm))?, value })
+            let has_parts = algorithm & PART_CHECKSUMS != 0;
+            let parts = if has_parts { packed.counted().to_vec().into() } else { PartChecksums::default() };
+            Some(Checksum { algorithm: *ALGORITHMS.get(usize::from(algorithm & !PART_CHECKSUMS))?, value, parts })
         });
         let checksums = checksums.collect();
         let parts = if has(PARTS) { (0..packed.count()).map(|_| packed.number()).collect() } else { Vec::new() };
@@ -285,7 +302,9 @@ mod tests {
             modified in any::<u64>(),
             attributes in prop_oneof![Just(Attributes::default()), attributes()],
             tags in texts(),
-            checksums in prop::collection::vec((0usize..5, "[A-Za-z0-9+/=-]{4,44}"), 0..3),
+            checksums in prop::collection::vec(
+                (0usize..5, "[A-Za-z0-9+/=-]{4,44}", prop::collection::vec(any::<u8>(), 0..9)), 0..3,
+            ),
             parts in prop::collection::vec(any::<u64>(), 0..4),
             version in (any::<u64>(), any::<u64>()),
             seen in prop::collection::vec((any::<u16>(), any::<u64>(), any::<u64>()), 0..3),
@@ -302,7 +321,7 @@ mod tests {
                 tags,
                 checksums: checksums
                     .into_iter()
-                    .map(|(at, value)| Checksum { algorithm: ALGORITHMS[at], value })
+                    .map(|(at, value, parts)| Checksum { algorithm: ALGORITHMS[at], value, parts: parts.into() })
                     .collect(),
                 parts,
                 version: Version { epoch: Epoch(version.0), sequence: Sequence(version.1) },

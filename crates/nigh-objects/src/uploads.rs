@@ -87,6 +87,10 @@ struct Part {
     etag: ETag,
     modified: Timestamp,
     checksum: Option<Checksum>,
+    /// Its CRC-64/NVME, if the upload was begun without a checksum: the object gets S3's default one. Builds that do not
+    /// know this field ignore it; a part that such a build took lacks it, and the object then has no checksum.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    crc64: Option<u64>,
 }
 
 impl Part {
@@ -282,9 +286,15 @@ impl Upload {
         Ok(Some(Self { id, manifest, folder: folder.to_owned(), parts: Mutex::new(parts), ended: false.into() }))
     }
 
-    /// Takes `file`, already synced, as part `number`, in the place of an earlier one. `room` has its bytes. The caller
-    /// holds `ended` and it is false. Blocks.
-    pub(crate) fn add(&self, file: &SpoolFile, info: &PartInfo, room: ReservedRoom) -> Result<(), ObjectError> {
+    /// Takes `file`, already synced, as part `number`, in the place of an earlier one. `crc64` is its CRC-64/NVME, if the
+    /// upload was begun without a checksum; `room` has its bytes. The caller holds `ended` and it is false. Blocks.
+    pub(crate) fn add(
+        &self,
+        file: &SpoolFile,
+        info: &PartInfo,
+        crc64: Option<u64>,
+        room: ReservedRoom,
+    ) -> Result<(), ObjectError> {
         let replaced = self.parts.lock().get(&info.number).map(|kept| kept.part.clone());
         let part = Part {
             number: info.number,
@@ -293,6 +303,7 @@ impl Upload {
             etag: info.etag.clone(),
             modified: info.modified,
             checksum: info.checksum.clone(),
+            crc64,
         };
         fs::rename(file.path(), self.folder.join(part.data())).map_err(failed("keep a part"))?;
         // The record must never exist without its file: that would read as a completed upload.
@@ -308,6 +319,12 @@ impl Upload {
     /// Part `number`, if it was uploaded.
     pub(crate) fn part(&self, number: u32) -> Option<PartInfo> {
         Some(self.parts.lock().get(&number)?.part.info())
+    }
+
+    /// The CRC-64/NVME of each of the parts `numbers`; none if one is not known.
+    pub(crate) fn crc64s(&self, numbers: &[u32]) -> Option<Vec<u64>> {
+        let parts = self.parts.lock();
+        numbers.iter().map(|number| parts.get(number)?.part.crc64).collect()
     }
 
     /// The parts above `after`, at most `limit`; and whether there are more.

@@ -2,8 +2,10 @@
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use http::{HeaderMap, HeaderName};
-use nigh_data::{Checksum, ChecksumAlgorithm, ChecksumClaim, ChecksumType, ClaimedValue};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use nigh_data::{
+    Checksum, ChecksumAlgorithm, ChecksumClaim, ChecksumType, ClaimedValue, ObjectMeta, PartChecksums, RangeSpec,
+};
 use s3s::{S3Error, S3ErrorCode, S3Result, TrailingHeaders};
 
 use crate::error::invalid_request;
@@ -16,6 +18,7 @@ const ALGORITHMS: [ChecksumAlgorithm; 5] = [
     ChecksumAlgorithm::Sha256,
 ];
 
+static CHECKSUM_TYPE: HeaderName = HeaderName::from_static("x-amz-checksum-type");
 static SDK_ALGORITHM: HeaderName = HeaderName::from_static("x-amz-sdk-checksum-algorithm");
 static TRAILER: HeaderName = HeaderName::from_static("x-amz-trailer");
 
@@ -143,6 +146,26 @@ pub(crate) fn kind(checksum: &Checksum) -> &'static str {
     type_name(checksum.covers())
 }
 
+/// Inserts the checksum of the bytes that a read answers: those of the object, or of one part of its upload. There is no
+/// checksum of another range.
+pub(crate) fn insert_checksum(headers: &mut HeaderMap, meta: &ObjectMeta, range: Option<RangeSpec>) {
+    for checksum in &meta.checksums {
+        let value = match range {
+            None => HeaderValue::try_from(&checksum.value).ok(),
+            // An object that was not uploaded in parts is its own part 1.
+            Some(RangeSpec::Part(1)) if meta.parts.is_empty() => HeaderValue::try_from(&checksum.value).ok(),
+            Some(RangeSpec::Part(number)) => {
+                checksum.part(number).and_then(|part| HeaderValue::try_from(part.value).ok())
+            }
+            Some(RangeSpec::From { .. } | RangeSpec::Suffix(_)) => None,
+        };
+        if let Some(value) = value {
+            headers.insert(header_name(checksum.algorithm), value);
+            headers.insert(CHECKSUM_TYPE.clone(), HeaderValue::from_static(kind(checksum)));
+        }
+    }
+}
+
 /// Writes a checksum into one of the five checksum fields of a document of `s3s`.
 macro_rules! fill_checksum {
     ($document:expr, $checksum:expr) => {
@@ -176,8 +199,9 @@ pub(crate) use stated_checksum;
 
 /// The checksum of the only field that has a value. None if no field has one; two values are an error.
 pub(crate) fn one_of(fields: [(ChecksumAlgorithm, &Option<String>); 5]) -> S3Result<Option<Checksum>> {
-    let mut stated =
-        fields.into_iter().filter_map(|(algorithm, value)| Some(Checksum { algorithm, value: value.clone()? }));
+    let mut stated = fields.into_iter().filter_map(|(algorithm, value)| {
+        Some(Checksum { algorithm, value: value.clone()?, parts: PartChecksums::default() })
+    });
     let first = stated.next();
     match stated.next() {
         None => Ok(first),

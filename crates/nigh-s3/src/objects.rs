@@ -274,10 +274,14 @@ pub(crate) async fn attributes(
             .map_err(|_| invalid_argument("part-number-marker must not be negative"))?;
         let numbered = meta.parts.iter().zip(1i32..).skip(after).take(limit);
         let parts: Vec<_> = numbered
-            .map(|(&size, number)| ObjectPart {
-                part_number: Some(number),
-                size: Some(i64::try_from(size).unwrap_or(i64::MAX)),
-                ..ObjectPart::default()
+            .map(|(&size, number)| {
+                let mut part = ObjectPart {
+                    part_number: Some(number),
+                    size: Some(i64::try_from(size).unwrap_or(i64::MAX)),
+                    ..ObjectPart::default()
+                };
+                fill_checksum!(part, meta.checksums.first().and_then(|checksum| checksum.part(number.cast_unsigned())));
+                part
             })
             .collect();
         let last = parts.last().and_then(|part| part.part_number);

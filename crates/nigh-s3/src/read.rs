@@ -18,7 +18,7 @@ use nigh_terms::{BucketName, ObjectKey, Principal};
 use percent_encoding::percent_decode_str;
 use s3s::{Body, S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
-use crate::checksum_headers::{header_name, kind};
+use crate::checksum_headers::insert_checksum;
 use crate::error::{invalid_argument, invalid_request, s3_error};
 use crate::handlers::{Handlers, bucket_name, object_key};
 use crate::telemetry::Operation;
@@ -33,7 +33,6 @@ pub(crate) const PART_NUMBER_MAX: u32 = 10_000;
 
 static ACCEPT_RANGES_BYTES: HeaderValue = HeaderValue::from_static("bytes");
 static CHECKSUM_MODE: HeaderName = HeaderName::from_static("x-amz-checksum-mode");
-static CHECKSUM_TYPE: HeaderName = HeaderName::from_static("x-amz-checksum-type");
 static PARTS_COUNT: HeaderName = HeaderName::from_static("x-amz-mp-parts-count");
 static TAGGING_COUNT: HeaderName = HeaderName::from_static("x-amz-tagging-count");
 
@@ -262,14 +261,8 @@ pub(crate) fn answer(
     if !meta.tags.is_empty() {
         headers.insert(TAGGING_COUNT.clone(), meta.tags.len().into());
     }
-    // A checksum covers the whole object, so it does not apply to a part of it.
-    if with_checksum && range.is_none() {
-        for checksum in &meta.checksums {
-            if let Ok(value) = HeaderValue::try_from(&checksum.value) {
-                headers.insert(header_name(checksum.algorithm), value);
-                headers.insert(CHECKSUM_TYPE.clone(), HeaderValue::from_static(kind(checksum)));
-            }
-        }
+    if with_checksum {
+        insert_checksum(&mut headers, meta, range.as_ref().map(|(spec, _)| *spec));
     }
     let mut status = StatusCode::OK;
     let length = match range {

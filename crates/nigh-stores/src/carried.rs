@@ -12,7 +12,7 @@ use http::header::{
     CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_TYPE, ETAG, EXPIRES, HeaderMap,
     HeaderName, HeaderValue, LAST_MODIFIED,
 };
-use nigh_data::{Attributes, Checksum, ETag, ObjectError, ObjectMeta, Tags};
+use nigh_data::{Attributes, Checksum, ChecksumAlgorithm, ETag, ObjectError, ObjectMeta, Tags};
 use nigh_terms::{ObjectKey, Timestamp, Token, Version};
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
@@ -63,6 +63,11 @@ const VALUE_MAX: usize = 250;
 const NAME_MAX: usize = 100;
 /// The most user metadata of one object, in bytes. S3 allows 2 KiB, Swift 4 KiB; a strict S3 service rejects more.
 const CARRIED_MAX: usize = 3000;
+/// The checksums of parts are added as far as all user metadata stays within this number of bytes, names and values
+/// together: the limit of S3. So no store refuses an object for them.
+const WITH_PART_CHECKSUMS_MAX: usize = 2 << 10;
+/// Bytes beside the checksums of parts that come with them: their field in the JSON, and the names of headers.
+const PART_CHECKSUMS_FRAME: usize = 100;
 /// ASCII characters that are encoded. (A blank at the end of a piece would be lost in transfer.)
 const ESCAPED: &AsciiSet = &CONTROLS.add(b'%').add(b' ');
 const HTTP_DATE: &[BorrowedFormatItem<'_>] =
@@ -128,7 +133,8 @@ fn system_headers(attributes: &mut Attributes) -> [(HeaderName, &mut Option<Stri
 ///
 /// # Errors
 /// `MetadataTooLarge` if the remote has no room for all of the metadata. Part lengths are left out before that: the
-/// object can be read without them, but not by part number.
+/// object can be read without them, but not by part number. So is a CRC-64/NVME: its writer need not have asked for it.
+/// Of the parts' checksums, those of the first parts are sent, as many as have room.
 pub(super) fn to_headers(
     dialect: Dialect,
     key: &ObjectKey,
@@ -160,7 +166,7 @@ pub(super) fn to_headers(
         modified: meta.modified,
         etag: Some(meta.etag.clone()),
         tags: meta.tags.clone(),
-        checksums: meta.checksums.clone(),
+        checksums: meta.checksums.iter().map(Checksum::without_parts).collect(),
         parts: run_lengths(&meta.parts),
         untyped: meta.attributes.content_type.is_none(),
         attributes: rest,
@@ -171,7 +177,24 @@ pub(super) fn to_headers(
         text = carried.to_text(dialect)?;
     }
     if text.len() > CARRIED_MAX {
+        carried.checksums.retain(|checksum| checksum.algorithm != ChecksumAlgorithm::Crc64Nvme);
+        text = carried.to_text(dialect)?;
+    }
+    if text.len() > CARRIED_MAX {
         return Err(ObjectError::MetadataTooLarge);
+    }
+    if let (Some(known), Some(first)) = (meta.checksums.first(), carried.checksums.first_mut())
+        && !known.parts.is_empty()
+        && !carried.parts.is_empty()
+    {
+        let of_users = |(name, value): &(HeaderName, HeaderValue)| {
+            Some(name.as_str().strip_prefix(dialect.meta)?.len() + value.len())
+        };
+        let taken = headers.iter().filter_map(of_users).sum::<usize>() + text.len() + PART_CHECKSUMS_FRAME;
+        // Four characters of base64 carry three bytes.
+        let room = WITH_PART_CHECKSUMS_MAX.saturating_sub(taken) / 4 * 3;
+        *first = known.with_parts_within(room);
+        text = carried.to_text(dialect)?;
     }
     // The text is ASCII, so each cut is between characters.
     for (index, piece) in text.as_bytes().chunks(VALUE_MAX).enumerate() {
@@ -265,117 +288,4 @@ fn run_lengths(parts: &[u64]) -> Vec<(u64, u32)> {
 }
 
 #[cfg(test)]
-mod tests {
-    use nigh_terms::{Epoch, Sequence, ShardId};
-    use proptest::prelude::*;
-
-    use super::*;
-    use nigh_data::ChecksumAlgorithm;
-
-    const S3: Dialect = Dialect::of_headers("s3", "x-amz-meta-");
-
-    fn key() -> ObjectKey {
-        ObjectKey::new("k").unwrap()
-    }
-
-    fn rich() -> ObjectMeta {
-        let version = Version { epoch: Epoch(3), sequence: Sequence(77) };
-        let mut token = Token::empty();
-        token.see(ShardId(1), version);
-        ObjectMeta {
-            size: 7,
-            etag: ETag(format!("{}-2", "0".repeat(32))),
-            modified: Timestamp(1_700_000_000_123),
-            attributes: Attributes {
-                content_type: Some("text/plain".to_owned()),
-                content_language: Some("dé".to_owned()),
-                expires: Some(String::new()),
-                user: [
-                    ("plain", "value"),
-                    ("under_score", "v"),
-                    ("long", &"l".repeat(400)),
-                    ("nigh-0", "mine"),
-                    ("ü", " ü "),
-                ]
-                .map(|(name, value)| (name.to_owned(), value.to_owned()))
-                .into(),
-                ..Attributes::default()
-            },
-            tags: [("a b".to_owned(), "c%d".to_owned())].into(),
-            checksums: vec![Checksum { algorithm: ChecksumAlgorithm::Crc32, value: "AAAAAA==".to_owned() }],
-            parts: vec![5, 2],
-            version,
-            token,
-        }
-    }
-
-    /// The headers as the remote returns them, with those that the remote adds.
-    fn answered(headers: Vec<(HeaderName, HeaderValue)>) -> HeaderMap {
-        let mut all: HeaderMap = headers.into_iter().collect();
-        all.insert(ETAG, HeaderValue::from_static("\"ffffffffffffffffffffffffffffffff\""));
-        all.insert(LAST_MODIFIED, HeaderValue::from_static("Sun, 06 Nov 1994 08:49:37 GMT"));
-        all.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/octet-stream"));
-        all
-    }
-
-    #[test]
-    fn what_goes_out_comes_back() {
-        let meta = rich();
-        let headers = to_headers(S3, &key(), &meta).unwrap();
-        assert!(headers.iter().all(|(_, value)| value.len() <= 256));
-        assert!(headers.iter().any(|(name, value)| name == "x-amz-meta-plain" && value == "value"));
-        let (back, remote) = from_headers(S3, &key(), 7, &answered(headers));
-        assert_eq!(back, meta);
-        assert_eq!(remote.0, "f".repeat(32));
-    }
-
-    #[test]
-    fn an_object_without_a_type_has_none_whatever_the_remote_says() {
-        let meta = ObjectMeta { attributes: Attributes::default(), ..rich() };
-        let (back, _) = from_headers(S3, &key(), 7, &answered(to_headers(S3, &key(), &meta).unwrap()));
-        assert_eq!(back.attributes, Attributes::default());
-    }
-
-    #[test]
-    fn an_outsiders_object_is_what_the_remote_says() {
-        let mut headers = answered(Vec::new());
-        headers.insert("x-amz-meta-a", HeaderValue::from_static("b"));
-        let (meta, _) = from_headers(S3, &key(), 9, &headers);
-        assert_eq!(meta.modified, Timestamp(784_111_777_000));
-        assert_eq!((meta.size, meta.version), (9, Version::OUTSIDE));
-        assert_eq!(meta.attributes.user, [("a".to_owned(), "b".to_owned())].into());
-        assert_eq!(meta.attributes.content_type.as_deref(), Some("application/octet-stream"));
-    }
-
-    #[test]
-    fn what_was_carried_for_another_key_is_not_believed() {
-        let headers = answered(to_headers(S3, &key(), &rich()).unwrap());
-        let (meta, _) = from_headers(S3, &ObjectKey::new("copy").unwrap(), 7, &headers);
-        assert_eq!((meta.etag.0, meta.version), ("f".repeat(32), Version::OUTSIDE));
-        assert!(meta.tags.is_empty());
-    }
-
-    #[test]
-    fn part_lengths_give_way_before_metadata_is_refused() {
-        let mut meta = rich();
-        meta.parts = vec![5 << 20; 9999];
-        let (back, _) = from_headers(S3, &key(), 7, &answered(to_headers(S3, &key(), &meta).unwrap()));
-        assert_eq!(back.parts.len(), 9999);
-        meta.parts = (0..1000).collect();
-        let (back, _) = from_headers(S3, &key(), 7, &answered(to_headers(S3, &key(), &meta).unwrap()));
-        assert_eq!((back.parts.len(), back.tags), (0, meta.tags.clone()));
-        meta.tags.insert("k".to_owned(), "ü".repeat(600));
-        assert!(matches!(to_headers(S3, &key(), &meta), Err(ObjectError::MetadataTooLarge)));
-    }
-
-    proptest! {
-        #[test]
-        fn any_user_metadata_comes_back(user in proptest::collection::btree_map("[a-zü_-]{1,8}", any::<String>(), 0..4)) {
-            let mut meta = rich();
-            meta.attributes.user = user;
-            if let Ok(headers) = to_headers(S3, &key(), &meta) {
-                prop_assert_eq!(from_headers(S3, &key(), 7, &answered(headers)).0, meta);
-            }
-        }
-    }
-}
+mod tests;

@@ -68,10 +68,11 @@ impl ObjectMemory {
             Direction::Replace => &request.tags,
         };
         let algorithm = request.checksum.or_else(|| read.meta.checksums.first().map(|checksum| checksum.algorithm));
+        let of_algorithm = |algorithm| ChecksumClaim { algorithm, value: ClaimedValue::Compute };
         let expected = BodyClaims {
             length: Some(read.meta.size),
             md5: None,
-            checksum: algorithm.map(|algorithm| ChecksumClaim { algorithm, value: ClaimedValue::Compute }),
+            checksum: Some(algorithm.map(of_algorithm).unwrap_or_default()),
             limit,
             journal: self.0.goes_to_journal(&target, tags),
         };

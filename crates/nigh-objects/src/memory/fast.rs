@@ -158,11 +158,12 @@ impl ObjectMemory {
         let object = object(who, bucket, key);
         let hashed = segment.clone();
         let hashing = blocking(move || {
-            let mut digest = Digest::new(checksum.as_ref().map(|claim| claim.algorithm));
+            let checksum = checksum.unwrap_or_default();
+            let mut digest = Digest::new(Some(checksum.algorithm));
             for piece in hashed.as_slice().chunks(PIECE_BYTES) {
                 digest.update(piece);
             }
-            digest.verify(md5, checksum)
+            digest.verify(md5, Some(checksum))
         });
         // At the same time as the checksums are computed.
         let staging = async {

@@ -202,6 +202,7 @@ pub(super) fn metadata_cost(object: &ObjectId, meta: &ObjectMeta) -> Cost {
         + object.key.as_str().len()
         + texts(&meta.attributes.user)
         + texts(&meta.tags)
+        + meta.checksums.iter().map(|checksum| checksum.parts.as_bytes().len()).sum::<usize>()
         + meta.parts.len() * size_of::<u64>();
     // Twice, for the entry itself and the allocator.
     Cost { bytes: 2 * bytes as u64, segments: 0 }

@@ -158,8 +158,18 @@ impl ObjectMemoryState {
         body: ByteStream,
         expected: BodyClaims,
     ) -> Result<(SpoolFile, u64, VerifiedDigest), ObjectError> {
+        let digest = Digest::new(expected.checksum.as_ref().map(|claim| claim.algorithm));
+        self.stage_with(body, expected, digest).await
+    }
+
+    /// As `stage_in_spool`. `digest` is of no bytes yet; it computes the checksum that is expected, and may compute more.
+    pub(super) async fn stage_with(
+        &self,
+        body: ByteStream,
+        expected: BodyClaims,
+        digest: Digest,
+    ) -> Result<(SpoolFile, u64, VerifiedDigest), ObjectError> {
         let BodyClaims { length, md5, checksum, limit, .. } = expected;
-        let digest = Digest::new(checksum.as_ref().map(|claim| claim.algorithm));
         let too_long = move |received| match length {
             Some(expected) => ObjectError::IncompleteBody { expected, received },
             None => ObjectError::EntityTooLarge { limit },

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_recursion::async_recursion as boxed;
 use nigh_data::attributes::check_tags;
-use nigh_data::digest::VerifiedDigest;
+use nigh_data::digest::{Digest, VerifiedDigest};
 use nigh_data::{
     ByteStream, Checksum, ChecksumClaim, ClaimedValue, CompleteRequest, DataCall, MultipartRequest, ObjectError,
     PartInfo, PutDone, RangeSpec, ReadConditions, ServeOutcome, UploadId, UploadInfo,
@@ -16,7 +16,7 @@ use super::draft::{Content, Draft, PutHead};
 use super::intake::BodyClaims;
 use super::invocations::WriteCall;
 use super::{ObjectMemory, ObjectMemoryState, object, to_the_end};
-use crate::assembly::{PART_MAX_BYTES, assemble, check_number, wanted_checksum};
+use crate::assembly::{PART_MAX_BYTES, assemble, check_number, default_checksum, wanted_checksum};
 use crate::notification::ObjectChange;
 use crate::spool::{SpoolFile, blocking, failed};
 use crate::uploads::{Manifest, ReservedRoom, Upload};
@@ -34,6 +34,12 @@ fn part_checksum(upload: &Upload, given: Option<ChecksumClaim>) -> Result<Option
         }
         (_, given) => Ok(given),
     }
+}
+
+/// The digest of a part. If the upload was begun without a checksum, it has the CRC-64/NVME, of which the object's is made.
+fn part_digest(upload: &Upload, checksum: Option<&ChecksumClaim>) -> Digest {
+    let digest = Digest::new(checksum.map(|claim| claim.algorithm));
+    if upload.manifest.checksum.is_none() { digest.with_crc64() } else { digest }
 }
 
 /// Compares the checksum that the whole object should have with the one that it has.
@@ -67,6 +73,7 @@ impl ObjectMemoryState {
         mut room: ReservedRoom,
     ) -> Result<PartInfo, ObjectError> {
         let (file, size, verified) = part;
+        let crc64 = verified.crc64;
         // The length of a body need not be known before.
         room.grow_to(size)?;
         // The file is synced before the upload is locked: parts that arrive at the same time do not wait for each
@@ -83,7 +90,7 @@ impl ObjectMemoryState {
             return Err(ObjectError::NoSuchUpload(upload.id.clone()));
         }
         let (kept, kept_info) = (Arc::clone(&upload), info.clone());
-        blocking(move || kept.add(&file, &kept_info, room)).await?;
+        blocking(move || kept.add(&file, &kept_info, crc64, room)).await?;
         drop(ended);
         call.succeeded(ServeOutcome::Write, None, Token::empty());
         Ok(info)
@@ -106,7 +113,10 @@ impl ObjectMemoryState {
             return self.completed_before(call, &upload.id, &object, &request);
         }
         let limit = self.limits.object.bytes();
-        let whole = assemble(&request.parts, |number| upload.part(number), manifest.checksum, limit)?;
+        let mut whole = assemble(&request.parts, |number| upload.part(number), manifest.checksum, limit)?;
+        if whole.checksum.is_none() {
+            whole.checksum = upload.crc64s(&whole.numbers).map(|codes| default_checksum(&codes, &whole.lengths));
+        }
         check_whole(request.checksum.as_ref(), whole.checksum.as_ref())?;
         if request.size.is_some_and(|size| size != whole.size) {
             return Err(ObjectError::InvalidRequest(format!("the parts have {} bytes together", whole.size)));
@@ -126,7 +136,9 @@ impl ObjectMemoryState {
         };
         let content = Content::Parts(files);
         let draft = Draft { object: object.clone(), head, content, journal: None, request: None };
-        let done = Arc::clone(&self).commit(call, draft).await?;
+        let mut done = Arc::clone(&self).commit(call, draft).await?;
+        // The answer has the whole's alone, and is remembered for a while.
+        done.checksum = done.checksum.map(|checksum| checksum.without_parts());
         self.completed.lock().keep(&upload.id, &object, &request.parts, &done);
         *ended = true;
         let (memory, upload) = (Arc::clone(&self), Arc::clone(&upload));
@@ -241,7 +253,8 @@ impl ObjectMemory {
         }
         let checksum = part_checksum(&upload, checksum)?;
         let room = self.0.uploads.room.reserve(&who.namespace, length.unwrap_or_default())?;
-        let part = self.0.stage_in_spool(body, BodyClaims { length, md5, checksum, limit, journal: None }).await?;
+        let digest = part_digest(&upload, checksum.as_ref());
+        let part = self.0.stage_with(body, BodyClaims { length, md5, checksum, limit, journal: None }, digest).await?;
         call.served(part.1);
         to_the_end(Arc::clone(&self.0).keep_part(call, upload, number, part, room)).await
     }
@@ -286,7 +299,8 @@ impl ObjectMemory {
             journal: None,
         };
         let room = self.0.uploads.room.reserve(&who.namespace, length)?;
-        let part = self.0.stage_in_spool(read.source.into_stream(), expected).await?;
+        let digest = part_digest(&upload, expected.checksum.as_ref());
+        let part = self.0.stage_with(read.source.into_stream(), expected, digest).await?;
         to_the_end(Arc::clone(&self.0).keep_part(call, upload, number, part, room)).await
     }
 

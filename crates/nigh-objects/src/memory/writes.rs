@@ -52,6 +52,7 @@ impl ObjectMemory {
         inner.find_bucket(who, bucket).await?;
         let object = object(who, bucket, key);
         let journal = inner.goes_to_journal(&object, &tags);
+        let checksum = Some(checksum.unwrap_or_default());
         let taken = inner.take_in(body, BodyClaims { length, md5, checksum, limit, journal }).await?;
         call.served(taken.size);
         let head = PutHead {

@@ -26,7 +26,7 @@ fn add(spool: &Spool, upload: &Upload, number: u32, bytes: &[u8]) {
     let (file, mut open) = spool.create().unwrap();
     std::io::Write::write_all(&mut open, bytes).unwrap();
     file.sync().unwrap();
-    upload.add(&file, &info(number, bytes.len() as u64), room(bytes.len())).unwrap();
+    upload.add(&file, &info(number, bytes.len() as u64), Some(bytes.len() as u64), room(bytes.len())).unwrap();
 }
 
 fn contents(upload: &Upload, numbers: &[u32]) -> Vec<Vec<u8>> {
@@ -56,6 +56,7 @@ async fn an_upload_and_its_parts_outlive_the_process() {
     assert_eq!(upload.parts(0, 1), (vec![info(1, 5)], true));
     assert_eq!(upload.parts(1, 10), (vec![info(2, 6)], false));
     assert_eq!(contents(&upload, &[1, 2]), [b"first".to_vec(), b"second".to_vec()]);
+    assert_eq!((upload.crc64s(&[2, 1]), upload.crc64s(&[1, 3])), (Some(vec![6, 5]), None));
     assert_eq!(upload.manifest.initiated, Timestamp(5));
     let mut names: Vec<_> = fs::read_dir(path.join(&id.0))
         .unwrap()
@@ -92,7 +93,15 @@ fn a_part_whose_file_was_cut_is_refused() {
     let uploads = Uploads::open(folder.path().to_owned()).unwrap();
     let id = uploads.begin(manifest()).unwrap();
     let upload = uploads.find(&id, &object()).unwrap();
-    let part = Part { number: 1, file: 1, size: 5, etag: ETag(String::new()), modified: Timestamp(0), checksum: None };
+    let part = Part {
+        number: 1,
+        file: 1,
+        size: 5,
+        etag: ETag(String::new()),
+        modified: Timestamp(0),
+        checksum: None,
+        crc64: None,
+    };
     fs::write(folder.path().join(&id.0).join(part.data()), b"1234").unwrap();
     upload.parts.lock().insert(1, KeptPart { part, _room: room(5) });
     assert!(matches!(upload.files(&[1]), Err(ObjectError::InvalidPart(1))));
@@ -133,6 +142,7 @@ fn an_upload_of_the_first_form_goes_on_and_a_damaged_one_beside_it_is_left_alone
     let found = uploads.find(&id, &object()).unwrap();
     assert_eq!(found.parts(0, 10), (vec![info(2, 6)], false));
     assert_eq!(contents(&found, &[2]), [b"second".to_vec()]);
+    assert_eq!(found.crc64s(&[2]), None);
     assert_eq!(found.manifest.attributes.content_type.as_deref(), Some("text/plain"));
     assert!(damaged.join("upload.json").exists());
 }

@@ -6,7 +6,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use nigh_data::{ETag, ObjectMeta};
+use nigh_data::{Checksum, ETag, ObjectMeta};
+use nigh_engine::ABOUT_MAX_BYTES;
 use nigh_protocol::{Member, RequestId};
 use nigh_terms::{Token, Version};
 use serde::{Deserialize, Serialize};
@@ -66,7 +67,8 @@ fn base_of(text: String) -> Base {
     if text.is_empty() { Base::Absent } else { Base::Holds(ETag(text)) }
 }
 
-/// Encodes `mode`, the object's metadata, and what the store may have below the write.
+/// Encodes `mode`, the object's metadata, and what the store may have below the write. If a record has no room for the
+/// checksums of the object's parts, they are left out.
 pub(super) fn encode(
     mode: WriteMode,
     meta: Option<&ObjectMeta>,
@@ -74,9 +76,16 @@ pub(super) fn encode(
     by: Option<WriteOrigin>,
 ) -> Result<Bytes, String> {
     let attempts = below.attempts.iter().filter_map(text_of).collect();
-    let about =
+    let mut about =
         WriteDescription { format: FORMAT, mode, meta: meta.cloned(), base: text_of(&below.base), attempts, by };
-    serde_json::to_vec(&about).map(Bytes::from).map_err(|error| error.to_string())
+    let mut text = serde_json::to_vec(&about).map_err(|error| error.to_string())?;
+    if text.len() > ABOUT_MAX_BYTES
+        && let Some(meta) = &mut about.meta
+    {
+        meta.checksums = meta.checksums.iter().map(Checksum::without_parts).collect();
+        text = serde_json::to_vec(&about).map_err(|error| error.to_string())?;
+    }
+    Ok(Bytes::from(text))
 }
 
 /// Decodes what `encode` has written about the write of `version`.
@@ -99,7 +108,7 @@ mod tests {
     use nigh_terms::{Epoch, Incarnation, Sequence, Timestamp};
 
     use super::*;
-    use nigh_data::Attributes;
+    use nigh_data::{Attributes, ChecksumAlgorithm, PartChecksums, Tags};
     use nigh_protocol::NodeNumber;
 
     #[test]
@@ -131,6 +140,41 @@ mod tests {
         }
         let gone = encode(WriteMode::Lazy, None, &PossibleBases::default(), None).unwrap();
         assert_eq!(decode(&gone, version).unwrap().becomes, ObjectState::Gone);
+    }
+
+    #[test]
+    fn a_record_has_room_for_the_checksums_of_parts_and_does_without_where_it_has_none() {
+        let version = Version { epoch: Epoch(3), sequence: Sequence(7) };
+        let of = |algorithm: ChecksumAlgorithm, bytes: usize, tags: Tags| ObjectMeta {
+            size: 1025 * (5 << 20),
+            etag: ETag("e".repeat(37)),
+            modified: Timestamp(9),
+            attributes: Attributes { user: [("n".to_owned(), "\"".repeat(2040))].into(), ..Attributes::default() },
+            tags,
+            checksums: vec![Checksum {
+                parts: PartChecksums::new(&vec![vec![7; bytes]; 1025]),
+                ..algorithm.checksum(&vec![7; bytes])
+            }],
+            parts: vec![5 << 20; 1025],
+            version,
+            token: Token::empty(),
+        };
+        let becomes = |meta: &ObjectMeta| {
+            let bytes = encode(WriteMode::Lazy, Some(meta), &PossibleBases::default(), None).unwrap();
+            assert!(bytes.len() <= ABOUT_MAX_BYTES);
+            decode(&bytes, version).unwrap().becomes
+        };
+        let tags = |length: usize| (0..10).map(|n| (format!("{n}"), "\u{20000}".repeat(length))).collect::<Tags>();
+        for (algorithm, bytes) in
+            [(ChecksumAlgorithm::Crc64Nvme, 8), (ChecksumAlgorithm::Sha1, 20), (ChecksumAlgorithm::Sha256, 32)]
+        {
+            let meta = of(algorithm, bytes, tags(383));
+            assert_eq!(becomes(&meta), ObjectState::Put(Arc::new(meta)));
+        }
+        let mut meta = of(ChecksumAlgorithm::Sha256, 32, tags(600));
+        let becomes = becomes(&meta);
+        meta.checksums[0] = meta.checksums[0].without_parts();
+        assert_eq!(becomes, ObjectState::Put(Arc::new(meta)));
     }
 
     #[test]

@@ -4,12 +4,12 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use sha1::{Digest, Sha1};
 
-use crate::client::Request;
+use crate::client::{Request, Response};
 use crate::running::Running;
 use crate::sign::{Payload, sha256};
 
 /// Each additional checksum's header and its value for `bytes`.
-fn checksums(bytes: &[u8]) -> [(&'static str, String); 5] {
+pub(crate) fn checksums(bytes: &[u8]) -> [(&'static str, String); 5] {
     use crc_fast::{CrcAlgorithm, checksum};
     let crc = |algorithm, length: usize| checksum(algorithm, bytes).to_be_bytes()[8 - length..].to_vec();
     [
@@ -92,6 +92,34 @@ async fn every_checksum_is_verified_in_header_and_trailer_and_kept() {
         assert_eq!(attributes.element("ObjectSize"), body.len().to_string());
         assert!(attributes.text().contains(&value), "{}", attributes.text());
     }
+}
+
+#[tokio::test]
+async fn an_object_whose_writer_states_no_checksum_has_s3_s_default_one() {
+    let door = Running::with_bucket().await;
+    let body = body();
+    let [crc32, _, (name, value), ..] = checksums(&body);
+    let of = |got: &Response| (got.header(name).to_owned(), got.header("x-amz-checksum-type").to_owned());
+    let expected = (value.clone(), "FULL_OBJECT".to_owned());
+    assert_eq!(of(&door.send(put(&body)).await), expected);
+    let copy = Request::new("PUT", "/bucket/copy").header("x-amz-copy-source", "bucket/key");
+    let copied = door.send(copy).await;
+    assert_eq!((copied.element("ChecksumCRC64NVME"), copied.element("ChecksumType")), expected);
+    for path in ["/bucket/key", "/bucket/copy"] {
+        for method in ["GET", "HEAD"] {
+            let ask = || Request::new(method, path).header("x-amz-checksum-mode", "ENABLED");
+            assert_eq!(of(&door.send(ask()).await), expected, "{method} {path}");
+            assert_eq!(of(&door.send(ask().query("partNumber", "1")).await), expected, "{method} {path}");
+            let none = (String::new(), String::new());
+            assert_eq!(of(&door.send(ask().header("range", "bytes=0-1")).await), none, "{method} {path}");
+            assert_eq!(of(&door.send(Request::new(method, path)).await), none, "{method} {path}");
+        }
+        let attributes = Request::new("GET", path).query("attributes", "");
+        let attributes = door.send(attributes.header("x-amz-object-attributes", "Checksum")).await;
+        assert_eq!(attributes.element("ChecksumCRC64NVME"), value, "{path}");
+    }
+    let stated = door.send(put(&body).header(crc32.0, &crc32.1)).await;
+    assert_eq!((stated.header(name), stated.header(crc32.0)), ("", crc32.1.as_str()));
 }
 
 #[tokio::test]

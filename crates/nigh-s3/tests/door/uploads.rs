@@ -1,6 +1,7 @@
 //! Multipart uploads.
 
-use crate::client::Request;
+use crate::checksums::checksums;
+use crate::client::{Request, Response};
 use crate::running::Running;
 
 const PART: usize = 5 << 20;
@@ -66,6 +67,99 @@ async fn parts_become_one_object() {
     assert_eq!(door.send(on("GET", &upload)).await.error(), (404, "NoSuchUpload".into()));
 }
 
+/// Puts `bodies` as the parts of the upload, and completes it. Each part states its checksum.
+async fn put_parts(door: &Running, upload: &str, bodies: &[Vec<u8>], algorithm: usize) -> Response {
+    let mut etags = Vec::new();
+    for (number, body) in (1..).zip(bodies) {
+        let (name, value) = checksums(body)[algorithm].clone();
+        let done = door.send(part(upload, &number.to_string(), body.clone()).header(name, &value)).await;
+        assert_eq!((done.status, done.header(name)), (200, value.as_str()), "{}", done.text());
+        etags.push((number, done.header("etag").to_owned()));
+    }
+    let etags: Vec<(u32, &str)> = etags.iter().map(|(number, etag)| (*number, etag.as_str())).collect();
+    let done = door.send(on("POST", upload).body(completion(&etags))).await;
+    assert_eq!(done.status, 200, "{}", done.text());
+    done
+}
+
+/// Reads the checksums of the parts `bodies` in each way, and of the whole, which is `whole`.
+async fn check_parts(door: &Running, bodies: &[Vec<u8>], (at, name, kind): (usize, &str, &str), whole: &str) {
+    let mut values = vec![whole.to_owned()];
+    for method in ["GET", "HEAD"] {
+        let ask = || Request::new(method, "/bucket/key").header("x-amz-checksum-mode", "ENABLED");
+        let (header, _) = checksums(b"")[at];
+        let all = door.send(ask()).await;
+        assert_eq!((all.header(header), all.header("x-amz-checksum-type")), (whole, kind), "{method} {name}");
+        for (number, body) in (1u32..).zip(bodies) {
+            let (_, value) = checksums(body)[at].clone();
+            let got = door.send(ask().query("partNumber", &number.to_string())).await;
+            let told = (got.status, got.header(header), got.header("x-amz-checksum-type"));
+            assert_eq!(told, (206, value.as_str(), kind), "{method} {name} {number}");
+            if method == "GET" {
+                values.push(value);
+            }
+        }
+        let silent = door.send(Request::new(method, "/bucket/key").query("partNumber", "1")).await;
+        assert_eq!((silent.header(header), silent.header("x-amz-checksum-type")), ("", ""), "{method} {name}");
+    }
+    let attributes = Request::new("GET", "/bucket/key").query("attributes", "");
+    let attributes = door.send(attributes.header("x-amz-object-attributes", "Checksum,ObjectParts")).await;
+    let mut told = attributes.elements(&format!("Checksum{name}"));
+    told.sort();
+    values.sort();
+    assert_eq!(told, values, "{name} {}", attributes.text());
+}
+
+#[tokio::test]
+async fn the_checksum_of_each_part_is_kept_and_answered() {
+    for journaled in [false, true] {
+        let door = if journaled { Running::start_with_journal().await } else { Running::start().await };
+        door.put("/bucket", "").await;
+        let bodies = [vec![1; PART], vec![2; 1000]];
+        for way in [
+            (0, "CRC32", "COMPOSITE"),
+            (1, "CRC32C", "FULL_OBJECT"),
+            (2, "CRC64NVME", "FULL_OBJECT"),
+            (4, "SHA256", "COMPOSITE"),
+        ] {
+            let begun = Request::new("POST", "/bucket/key").header("x-amz-checksum-algorithm", way.1);
+            let upload = begin(&door, begun.header("x-amz-checksum-type", way.2)).await;
+            let done = put_parts(&door, &upload, &bodies, way.0).await;
+            assert_eq!(done.element("ChecksumType"), way.2);
+            check_parts(&door, &bodies, way, &done.element(&format!("Checksum{}", way.1))).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_upload_begun_without_a_checksum_has_s3_s_default_one() {
+    let door = Running::with_bucket().await;
+    let bodies = [vec![1; PART], vec![2; 1000]];
+    let [_, _, (name, value), ..] = checksums(&bodies.concat());
+    // Its parts may state a checksum of another kind, as SDKs do by themselves, or none.
+    let upload = begin(&door, Request::new("POST", "/bucket/key")).await;
+    let done = put_parts(&door, &upload, &bodies, 0).await;
+    assert_eq!(
+        (done.element("ChecksumCRC64NVME"), done.element("ChecksumType")),
+        (value.clone(), "FULL_OBJECT".into())
+    );
+    check_parts(&door, &bodies, (2, "CRC64NVME", "FULL_OBJECT"), &value).await;
+
+    let upload = begin(&door, Request::new("POST", "/bucket/key")).await;
+    let first = door.send(part(&upload, "1", bodies[0].clone())).await;
+    let second = door.send(part(&upload, "2", bodies[1].clone())).await;
+    assert_eq!((first.header(name), second.header(name)), ("", ""));
+    let complete = || {
+        let etags = [(1, first.header("etag")), (2, second.header("etag"))];
+        on("POST", &upload).body(completion(&etags))
+    };
+    let wrong = door.send(complete().header(name, "AAAAAAAAAAA=")).await;
+    assert_eq!(wrong.error(), (400, "BadDigest".into()));
+    let done = door.send(complete().header(name, &value)).await;
+    assert_eq!((done.status, done.element("ChecksumCRC64NVME")), (200, value.clone()), "{}", done.text());
+    check_parts(&door, &bodies, (2, "CRC64NVME", "FULL_OBJECT"), &value).await;
+}
+
 #[tokio::test]
 async fn the_rules_of_parts_are_kept() {
     let door = Running::with_bucket().await;
@@ -128,4 +222,6 @@ async fn parts_can_be_copied_from_objects() {
     let done = door.send(on("POST", &upload).body(completion(&[(1, &first), (2, &second)]))).await;
     assert_eq!(done.status, 200, "{}", done.text());
     assert!(door.get("/bucket/key").await.body == source[..PART + 50]);
+    let [_, _, (_, crc64), ..] = checksums(&source[..PART + 50]);
+    assert_eq!((done.element("ChecksumCRC64NVME"), done.element("ChecksumType")), (crc64, "FULL_OBJECT".into()));
 }

@@ -26,7 +26,8 @@ use thiserror::Error;
 
 /// The footer's length in bytes.
 pub const FOOTER: usize = 40;
-/// The longest metadata in bytes: 10,000 part lengths, 2 KiB of user metadata and ten tags fit.
+/// The longest metadata in bytes: 10,000 part lengths, the checksums of parts (32 KiB of base64), 2 KiB of user metadata
+/// and ten tags fit.
 pub const METADATA_MAX: usize = 256 * 1024;
 
 const MAGIC: &[u8; 8] = b"NIGHOBJ\n";
@@ -212,7 +213,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use nigh_data::{Attributes, ETag};
+    use nigh_data::{Attributes, Checksum, ChecksumAlgorithm, ETag, PartChecksums};
 
     fn key() -> ObjectKey {
         ObjectKey::new("a/key").unwrap()
@@ -230,6 +231,13 @@ mod tests {
             version: Version::OUTSIDE,
             token: Token::empty(),
         }
+    }
+
+    /// A checksum of `count` parts' SHA-256, with those of the parts.
+    fn composite(count: usize) -> Checksum {
+        let whole = ChecksumAlgorithm::Sha256.checksum(&[7; 32]);
+        let parts = PartChecksums::new(&vec![vec![9; 32]; count]);
+        Checksum { algorithm: whole.algorithm, value: format!("{}-{count}", whole.value), parts }
     }
 
     fn file(payload: &[u8], crc: bool) -> Vec<u8> {
@@ -258,6 +266,26 @@ mod tests {
     }
 
     #[test]
+    fn the_checksums_of_parts_come_back_and_files_without_them_are_read() {
+        let with_parts = ObjectMeta { parts: vec![3, 4], checksums: vec![composite(2)], ..meta(7) };
+        let tail = encode_tail(&key(), &with_parts, None).unwrap();
+        let file = [&b"payload"[..], &tail].concat();
+        assert_eq!(parse_file(&file, &key()).unwrap().1, with_parts);
+        // What builds write and read that do not know the checksums of parts.
+        #[derive(Deserialize)]
+        struct Old {
+            algorithm: ChecksumAlgorithm,
+            value: String,
+        }
+        let old: Old = serde_json::from_value(serde_json::to_value(composite(2)).unwrap()).unwrap();
+        assert_eq!((old.algorithm, &old.value), (ChecksumAlgorithm::Sha256, &composite(2).value));
+        let text = format!(r#"{{"algorithm":"Sha256","value":"{}"}}"#, old.value);
+        let read: Checksum = serde_json::from_str(&text).unwrap();
+        assert_eq!(read, composite(2).without_parts());
+        assert_eq!(serde_json::to_string(&read).unwrap(), text);
+    }
+
+    #[test]
     fn a_file_under_another_keys_name_is_refused() {
         let other = ObjectKey::new("another").unwrap();
         assert!(matches!(parse_file(&file(b"x", true), &other), Err(FormatError::WrongKey { .. })));
@@ -270,6 +298,7 @@ mod tests {
         assert!(matches!(encode_tail(&key(), &long, None), Err(FormatError::MetadataTooLong { .. })));
         long.attributes.user.clear();
         long.parts = vec![5 << 30; 10_000];
+        long.checksums = vec![composite(10_000)];
         assert!(encode_tail(&key(), &long, None).is_ok());
     }
 

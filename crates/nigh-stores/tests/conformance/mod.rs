@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use futures::TryStreamExt;
 use md5::{Digest, Md5};
-use nigh_data::{Attributes, Checksum, ChecksumAlgorithm, ETag, ObjectError, ObjectId, ObjectMeta, Segment, Tags};
+use nigh_data::{Attributes, ChecksumAlgorithm, ETag, ObjectError, ObjectId, ObjectMeta, Segment, Tags};
 use nigh_stores::{ListQuery, Payload, Store};
 use nigh_terms::{BucketName, Epoch, Namespace, ObjectKey, Sequence, ShardId, Timestamp, Token, Version, hex};
 
@@ -214,7 +214,7 @@ impl Subject<'_> {
                 .into(),
             },
             tags: [("project".to_owned(), "nigh & far".to_owned()), ("empty".to_owned(), String::new())].into(),
-            checksums: vec![Checksum { algorithm: ChecksumAlgorithm::Sha256, value: "q".repeat(44) }],
+            checksums: vec![ChecksumAlgorithm::Sha256.checksum(&[0xaa; 32])],
             ..meta_of(b"rich")
         };
         let id = self.id("rich");

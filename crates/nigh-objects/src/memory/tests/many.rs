@@ -60,7 +60,7 @@ fn measure() {
         modified: Timestamp(1_700_000_000_000),
         attributes: Attributes::default(),
         tags: Tags::new(),
-        checksums: Vec::new(),
+        checksums: vec![nigh_data::ChecksumAlgorithm::Crc64Nvme.checksum(&(n as u64).to_be_bytes())],
         parts: Vec::new(),
         version: Version { epoch: Epoch(1), sequence: Sequence(n as u64) },
         token: Token::empty(),

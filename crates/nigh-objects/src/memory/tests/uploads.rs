@@ -45,7 +45,7 @@ async fn an_upload_survives_a_restart_and_becomes_one_object() {
     assert_eq!((uploads.len(), &uploads[0].upload), (1, &upload));
 
     // After a failure the upload is as it was.
-    let wrong = Checksum { algorithm: ChecksumAlgorithm::Crc64Nvme, value: "AAAAAAAAAAA=".to_owned() };
+    let wrong: Checksum = ChecksumAlgorithm::Crc64Nvme.checksum(&[0; 8]);
     let request = CompleteRequest { parts: parts.clone(), checksum: Some(wrong), ..CompleteRequest::default() };
     assert!(matches!(f.complete(&upload, request).await, Err(ObjectError::BadDigest { .. })));
     f.store.lose_puts.store(true, Ordering::SeqCst);
@@ -74,6 +74,32 @@ async fn an_upload_survives_a_restart_and_becomes_one_object() {
     assert_eq!(f.memory.list_uploads(&f.who, &f.bucket, "").await.unwrap(), []);
     let uploads = f.folder.path().join("uploads");
     assert_eq!(std::fs::read_dir(uploads).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn an_upload_that_an_older_build_took_a_part_of_has_no_checksum_and_all_others_have() {
+    let f = Fixture::new().await;
+    let upload = f.begin_upload(MultipartRequest::default()).await;
+    let parts = vec![f.part(&upload, 1, b"part").await.unwrap()];
+    assert_eq!(parts[0].checksum, None);
+    // Such a build's record of a part does not have the code of its bytes.
+    let record = f.folder.path().join("uploads").join(&upload.0).join("part-00001.json");
+    let mut part: serde_json::Value = serde_json::from_slice(&std::fs::read(&record).unwrap()).unwrap();
+    assert!(part.as_object_mut().unwrap().remove("crc64").is_some_and(|code| code.is_u64()));
+    std::fs::write(&record, part.to_string()).unwrap();
+    let f = f.restarted().await;
+    let done = f.complete(&upload, CompleteRequest { parts, ..CompleteRequest::default() }).await.unwrap();
+    assert_eq!(done.checksum, None);
+    assert_eq!(f.get("big").await.unwrap(), b"part");
+
+    let upload = f.begin_upload(MultipartRequest::default()).await;
+    let parts = vec![f.part(&upload, 1, b"part").await.unwrap()];
+    let f = f.restarted().await;
+    let done = f.complete(&upload, CompleteRequest { parts, ..CompleteRequest::default() }).await.unwrap();
+    let whole = f.put("same", b"part").await;
+    assert!(done.checksum.is_some() && done.checksum == whole.checksum, "{done:?} {whole:?}");
+    let kept = f.get_with("big", GetRequest::default()).await.unwrap();
+    assert_eq!(kept.meta.checksums[0].part(1), whole.checksum);
 }
 
 #[tokio::test]
