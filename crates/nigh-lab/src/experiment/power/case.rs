@@ -19,11 +19,14 @@ pub(super) enum Case {
     Full,
     /// Backups during the load, each restored to a disk whose power is cut the moment that the restore is done.
     Backup,
+    /// Starts that migrate a state file of the first format, and are cut.
+    Upgrade,
 }
 
 impl Case {
     /// Cases of one node, in the order of the parts.
-    pub(super) const OF_ONE: [Self; 5] = [Self::Load, Self::Uploads, Self::Rotation, Self::Full, Self::Backup];
+    pub(super) const OF_ONE: [Self; 6] =
+        [Self::Load, Self::Uploads, Self::Rotation, Self::Full, Self::Backup, Self::Upgrade];
     /// Cases of three nodes: journals are NATS streams there, and the store is a node of its own.
     pub(super) const OF_THREE: [Self; 2] = [Self::Load, Self::Uploads];
 
@@ -37,6 +40,14 @@ impl Case {
 
     pub(super) fn has_large_writes(self) -> bool {
         self == Self::Rotation
+    }
+
+    /// How often the power is cut once more during the start after a cut.
+    pub(super) const fn cuts_in_start(self) -> f64 {
+        match self {
+            Self::Upgrade => 0.7,
+            _ => 0.25,
+        }
     }
 
     /// The settings of a node that differ from a usual one's, by name.

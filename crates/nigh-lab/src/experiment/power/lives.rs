@@ -29,8 +29,6 @@ use crate::instrument::parallel::joined;
 
 /// The share of disk space that a node leaves free of objects.
 const MARGIN: u64 = DISK_BYTES / 20;
-/// How often the power is cut once more during the start after a cut.
-const CUT_IN_START: f64 = 0.25;
 
 /// What a part came to.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -170,7 +168,7 @@ impl Lives {
         self.totals.cuts += 1;
         self.machines.set_syncs(Syncs::Honest)?;
         self.life = Life::draw(&mut self.draw, self.plan.case, MARGIN);
-        while self.draw.random_bool(CUT_IN_START) {
+        while self.draw.random_bool(self.plan.case.cuts_in_start()) {
             // Of starts so far: into the middle of this one, or just behind it.
             let usual = self.restarts_ms.last().copied().unwrap_or(300.0);
             let after = Duration::from_secs_f64(usual / 1000.0).mul_f64(self.draw.random_range(0.0..1.2));

@@ -11,6 +11,7 @@ mod case;
 mod disk;
 mod lives;
 mod machines;
+mod older_format;
 mod one_node;
 mod open_uploads;
 mod served_image;

@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use nigh_node::state_folder::StatePaths;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::runtime::Handle;
 
 use super::case::{Case, Life};
 use super::disk::{Disk, Options};
 use super::machines::Machines;
+use super::older_format::turn_back;
 use super::write_cache::Syncs;
 use crate::LabError;
 use crate::experiment::client_calls::Door;
@@ -67,6 +69,9 @@ impl OneNode {
         self.disk.power_on()?;
         if life.room_before_start {
             self.disk.unfill()?;
+        }
+        if self.case == Case::Upgrade {
+            turn_back(&StatePaths::new(&self.state).database())?;
         }
         self.configure(life)
     }
