@@ -67,6 +67,9 @@ pub(super) struct Life {
     pub(super) mode: &'static str,
     /// How long a lazy write waits before it goes to the store.
     pub(super) delay_ms: u32,
+    /// The kernel writes dirty pages to the disk all the time, not only when it is told to sync: a cut then finds much in
+    /// the disk's cache, and leaves half of it.
+    pub(super) eager: bool,
     /// How much room the disk has, where the case leaves little.
     pub(super) room: Option<u64>,
     /// The room is there again before the next start.
@@ -81,6 +84,7 @@ impl Life {
         Self {
             mode: if draw.random_bool(0.7) { "lazy" } else { "through" },
             delay_ms: draw.random_range(1..800),
+            eager: draw.random_bool(0.6),
             room,
             room_before_start: draw.random_bool(0.5),
         }

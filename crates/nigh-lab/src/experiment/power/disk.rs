@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FallocateFlags, fallocate, statvfs};
+use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate, statvfs};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
@@ -126,6 +126,11 @@ impl Disk {
         self.image.set_syncs(syncs).at(self.image.file())
     }
 
+    /// Has the kernel begin to write the dirty pages of all files, without a sync.
+    pub(super) fn write_back(&self) {
+        write_back_below(&self.at);
+    }
+
     /// Syncs so far, and sectors that cuts have taken.
     pub(super) fn counts(&self) -> (u64, u64) {
         self.image.counts()
@@ -162,6 +167,22 @@ impl Drop for Disk {
         if self.unmount().is_err() {
             // Somebody still uses it: it goes with its last user.
             let _ = unmount(&self.at, UnmountFlags::DETACH);
+        }
+    }
+}
+
+/// Files come and go meanwhile: what cannot be opened is left out.
+fn write_back_below(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => write_back_below(&entry.path()),
+            Ok(kind) if kind.is_file() => {
+                if let Ok(file) = File::open(entry.path()) {
+                    // Of dirty pages, the kernel begins to write them and keeps them; it fails for no file.
+                    let _ = fadvise(&file, 0, None, Advice::DontNeed);
+                }
+            }
+            _ => {}
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::Method;
 use rand::rngs::StdRng;
@@ -29,6 +29,9 @@ use crate::instrument::parallel::joined;
 
 /// The share of disk space that a node leaves free of objects.
 const MARGIN: u64 = DISK_BYTES / 20;
+
+/// Where the kernel writes back all the time.
+const WRITTEN_BACK_EVERY: Duration = Duration::from_millis(15);
 
 /// What a part came to.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -143,6 +146,7 @@ impl Lives {
         let remembers = self.plan.nodes == 1 && self.life.is_lazy() && self.plan.case != Case::Full;
         let state = self.machines.state().filter(|_| self.plan.case == Case::Backup).map(Path::to_owned);
         let clock = self.run.clock();
+        let eager = self.life.eager;
         let has_uploads = self.plan.case == Case::Uploads;
         let (clients, machines) = (&mut self.run.clients, &mut self.machines);
         let (uploads, backups) = (&mut self.uploads, &mut self.backups);
@@ -160,7 +164,13 @@ impl Lives {
             if let Some(state) = &state {
                 threads.push(scope.spawn(move || backups.back_up(state, clock, stop)));
             }
-            std::thread::sleep(load);
+            let begun = Instant::now();
+            while let Some(left) = load.checked_sub(begun.elapsed()) {
+                if eager {
+                    machines.write_back();
+                }
+                std::thread::sleep(left.min(WRITTEN_BACK_EVERY));
+            }
             let cut = machines.cut();
             stop.store(true, Ordering::Relaxed);
             joined(threads).and(cut)

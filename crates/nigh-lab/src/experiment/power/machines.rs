@@ -28,6 +28,9 @@ pub(super) trait Machines {
     /// What the disks do with syncs from now on.
     fn set_syncs(&mut self, syncs: Syncs) -> Result<(), LabError>;
 
+    /// Has the kernel begin to write all dirty pages to the disks, without a sync.
+    fn write_back(&self);
+
     /// Leaves the disk so much room, where that is drawn.
     fn take_room(&mut self, life: &Life) -> Result<(), LabError>;
 

@@ -137,6 +137,10 @@ impl Machines for OneNode {
         self.disk.set_syncs(syncs)
     }
 
+    fn write_back(&self) {
+        self.disk.write_back();
+    }
+
     fn take_room(&mut self, life: &Life) -> Result<(), LabError> {
         life.room.map_or(Ok(()), |left| self.disk.fill(left))
     }

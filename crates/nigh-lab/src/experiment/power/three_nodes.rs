@@ -181,6 +181,10 @@ impl Machines for ThreeNodes {
         self.disks.iter().try_for_each(|disk| disk.set_syncs(syncs))
     }
 
+    fn write_back(&self) {
+        self.disks.iter().for_each(Disk::write_back);
+    }
+
     fn take_room(&mut self, _: &Life) -> Result<(), LabError> {
         Ok(())
     }
