@@ -7,6 +7,7 @@ mod crash;
 mod escape;
 mod eviction;
 mod fabric;
+mod judged_clients;
 mod learn;
 mod lies;
 mod llc;
@@ -14,6 +15,7 @@ mod llc_tail;
 mod mixed_load;
 mod outside;
 mod pipelines;
+mod power;
 mod prewarm;
 mod scheduling;
 mod shrink_impact;
@@ -42,6 +44,8 @@ enum ExperimentCommand {
     Demo(DemoArgs),
     /// A node killed again and again under load: no acknowledged write may be lost, no read old
     Crash(crash::CrashArgs),
+    /// Power cut again and again under load, to a disk that forgets what was not synced: nothing acknowledged may be lost (root)
+    Power(power::PowerArgs),
     /// A real cluster under real faults: no acknowledged write may be lost, no read old (root)
     ClusterFaults(cluster_faults::ClusterFaultsArgs),
     /// Others read and write the store behind Nigh: no read on either side may be old, no write of theirs lost
@@ -102,6 +106,7 @@ impl ExperimentArgs {
         match self.what {
             ExperimentCommand::Demo(demo) => demo.run(machine, json).await,
             ExperimentCommand::Crash(crash) => crash.run(machine, json).await,
+            ExperimentCommand::Power(power) => power.run(machine, json).await,
             ExperimentCommand::ClusterFaults(faults) => faults.run(machine, json).await,
             ExperimentCommand::Outside(outside) => outside.run(machine, json).await,
             ExperimentCommand::Escape(escape) => escape.run(machine, json).await,

@@ -277,6 +277,44 @@ fn a_node_before_swift_that_is_killed_under_load_loses_no_acknowledged_write() {
 }
 
 #[test]
+fn a_node_whose_power_is_cut_under_load_loses_no_acknowledged_write_where_the_disk_keeps_what_was_synced() {
+    let test = "a_node_whose_power_is_cut_under_load_loses_no_acknowledged_write_where_the_disk_keeps_what_was_synced";
+    build_programs();
+    let folder = tempfile::tempdir().unwrap();
+    let progress = folder.path().join("power.state");
+    // One cut of each case, and the control: a disk that lies must lose something, or the command fails.
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nigh"));
+    command.args(["experiment", "power", "--cuts", "6", "--seconds", "0.5", "--json", "--progress"]).arg(&progress);
+    let output = command.env("TMPDIR", folder.path()).current_dir(project()).output().unwrap();
+    if let Some(reason) = not_installed(&output) {
+        return println!("SKIPPED: {test}: {reason}");
+    }
+    let report = json(&output);
+    assert!(output.status.success(), "{report:#}");
+    let of = |field: &str| report[field].as_u64().unwrap_or_else(|| panic!("{field} of {report:#}"));
+    for broken in ["lost", "stale", "mixed", "listings_wrong"] {
+        assert_eq!(of(broken), 0, "{report:#}");
+    }
+    assert_eq!((of("cuts"), report["cases"].as_array().unwrap().len()), (6, 6));
+    assert!(of("acknowledged") > 20 && of("syncs") > 20 && of("sectors_forgotten") > 0, "{report:#}");
+    assert!(of("control_lost") > 0, "{report:#}");
+    assert!(!progress.exists(), "nothing is left to go on with");
+    // A loop device goes a moment after its last user.
+    let left = || {
+        let devices = std::fs::read_dir("/sys/block").unwrap().flatten();
+        let images = devices.filter_map(|device| std::fs::read_to_string(device.path().join("loop/backing_file")).ok());
+        images.filter(|image| image.contains(folder.path().to_str().unwrap())).collect::<Vec<_>>()
+    };
+    for _ in 0..50 {
+        if left().is_empty() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    panic!("loop devices are left: {:?}", left());
+}
+
+#[test]
 fn the_stored_results_make_one_page() {
     let folder = tempfile::tempdir().unwrap();
     let page = folder.path().join("report.html");

@@ -7,14 +7,8 @@
 //! waits for the store, ended, and every key compared with what the store holds. A part that is done is kept, so that
 //! a run which was cut off goes on behind it.
 
-mod body;
-mod client;
-mod fast_calls;
-mod history;
 mod node_lives;
-mod s3_calls;
 mod service;
-mod store_behind;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -32,11 +26,8 @@ use crate::instrument::progress;
 use crate::instrument::report_text::tell;
 use crate::instrument::stats::Sample;
 
-const BUCKET: &str = "crash";
-const CLIENTS: u32 = 4;
 /// Kills of one state folder. A run that is cut off loses at most these.
 const PART_KILLS: u32 = 25;
-const DETAILS_MAX: usize = 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -100,14 +91,7 @@ impl CrashArgs {
         let played = tokio::task::spawn_blocking(move || self.play(machine, &handle));
         let report = played.await.map_err(|error| LabError::Node(format!("the run ended: {error}")))??;
         tell(&report, json)?;
-        let Totals { lost, stale, mixed, listings_wrong, .. } = report.totals;
-        match lost + stale + mixed + listings_wrong {
-            0 => Ok(()),
-            _ => Err(LabError::Found(format!(
-                "{lost} reads miss acknowledged writes, {stale} are old, {mixed} are of no one write, and \
-                 {listings_wrong} listings are wrong"
-            ))),
-        }
+        report.totals.findings.verdict()
     }
 
     fn play(&self, machine: Machine, handle: &tokio::runtime::Handle) -> Result<CrashReport, LabError> {

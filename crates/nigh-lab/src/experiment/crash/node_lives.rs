@@ -10,25 +10,21 @@ use rand::{Rng, SeedableRng};
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 
-use super::client::{Client, keys, path};
-use super::fast_calls::FastDoor;
-use super::history::{Kind, Moment, Place, ReadFinding, ReadRecord, Violation, check};
-use super::s3_calls::{get, list};
+use super::Store;
 use super::service::Service;
-use super::store_behind::BackingStore;
-use super::{BUCKET, CLIENTS, DETAILS_MAX, Store};
 use crate::LabError;
 use crate::experiment::client_calls::{Caller, Door};
+use crate::experiment::judged_clients::client::Client;
+use crate::experiment::judged_clients::fast_calls::FastDoor;
+use crate::experiment::judged_clients::history::ReadFinding;
+use crate::experiment::judged_clients::recorded_run::{Findings, PUSHED_WITHIN, RecordedRun, wait_until_held};
+use crate::experiment::judged_clients::store_behind::BackingStore;
+use crate::experiment::judged_clients::{BUCKET, DETAILS_MAX};
 use crate::instrument::fault_proxy::plan::{Fault, Plan, Rule};
 use crate::instrument::node_under_test::{NodeUnderTest, configure, set, socket_address};
 use crate::instrument::parallel::joined;
 use crate::instrument::platform::until_pushed;
 
-/// How long the node may take to bring everything to the store at the end.
-const PUSHED_WITHIN: Duration = Duration::from_secs(180);
-/// How long a key may be refused after a start, while the store comes back.
-const READ_WITHIN: Duration = Duration::from_secs(60);
-const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Small, so that objects leave the cache, and segments of the journal are used again.
 const CACHE: &str = "16 MiB";
 const JOURNAL: &str = "64 MiB";
@@ -38,20 +34,8 @@ pub(super) struct Totals {
     pub(super) kills: u32,
     /// Kills of the store, in some of the lives.
     pub(super) store_kills: u32,
-    pub(super) acknowledged: u64,
-    pub(super) by_fast_path: u64,
-    /// Writes whose outcome no client learned.
-    pub(super) unanswered: u64,
-    /// Reads checked: under load, after each start, and of the store.
-    pub(super) reads: u64,
-    /// Reads after a start or of the store that miss an acknowledged write.
-    pub(super) lost: u64,
-    /// Reads under load that are older than what was acknowledged before they began.
-    pub(super) stale: u64,
-    /// Objects that are of no one write.
-    pub(super) mixed: u64,
-    /// Listings after a start that differ from what is read.
-    pub(super) listings_wrong: u64,
+    #[serde(flatten)]
+    pub(super) findings: Findings,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -66,14 +50,7 @@ impl PartOutcome {
         let (sum, more) = (&mut self.totals, other.totals);
         sum.kills += more.kills;
         sum.store_kills += more.store_kills;
-        sum.acknowledged += more.acknowledged;
-        sum.by_fast_path += more.by_fast_path;
-        sum.unanswered += more.unanswered;
-        sum.reads += more.reads;
-        sum.lost += more.lost;
-        sum.stale += more.stale;
-        sum.mixed += more.mixed;
-        sum.listings_wrong += more.listings_wrong;
+        sum.findings.add(more.findings);
         self.restarts_ms.extend(other.restarts_ms);
         self.violations.extend(other.violations);
         self.violations.truncate(DETAILS_MAX);
@@ -85,36 +62,29 @@ pub(super) struct Lives {
     service: Option<Service>,
     handle: Handle,
     draw: StdRng,
-    begun: Instant,
     /// None only while it is being changed.
     node: Option<NodeUnderTest>,
     /// The present life is one in which a repeated call is known again.
     remembers: bool,
-    clients: Vec<Client>,
-    reads: Vec<ReadRecord>,
+    run: RecordedRun,
     totals: Totals,
     restarts_ms: Vec<f64>,
-    listings_wrong: Vec<String>,
 }
 
 impl Lives {
     /// Starts a node on a new state in `folder`, with its bucket.
     pub(super) fn begin(folder: &Path, store: Store, seed: u64, handle: &Handle) -> Result<Self, LabError> {
         let service = Service::start(store, folder, handle)?;
-        let begun = Instant::now();
         let mut lives = Self {
             folder: folder.to_owned(),
             service,
             handle: handle.clone(),
             draw: StdRng::seed_from_u64(seed),
-            begun,
             node: None,
             remembers: true,
-            clients: (0..CLIENTS).map(|number| Client::new(number, seed, begun)).collect(),
-            reads: Vec::new(),
+            run: RecordedRun::new(seed),
             totals: Totals::default(),
             restarts_ms: Vec::new(),
-            listings_wrong: Vec::new(),
         };
         lives.start()?;
         let made = Caller::new(&lives.door()?).call(&Method::PUT, &format!("/{BUCKET}"), &[], b"")?;
@@ -130,7 +100,7 @@ impl Lives {
             service.set_plan(plan);
         }
         let (door, fast, stop, remembers) = (self.door()?, self.fast_door()?, AtomicBool::new(false), self.remembers);
-        let (node, service, clients) = (&mut self.node, &mut self.service, &mut self.clients);
+        let (node, service, clients) = (&mut self.node, &mut self.service, &mut self.run.clients);
         std::thread::scope(|scope| {
             let live = |client| {
                 let (doors, stop) = ((&door, fast.as_ref()), &stop);
@@ -160,8 +130,7 @@ impl Lives {
         }
         // A request under way ends with the process; what went to a service may land at any time.
         if self.service.is_none() {
-            let now = self.now();
-            self.clients.iter_mut().for_each(|client| client.give_up(now));
+            self.run.give_up();
         }
         self.look().map(drop)
     }
@@ -178,17 +147,10 @@ impl Lives {
             BackingStore::Service(_) => wait_until_held(&behind, &through_nigh)?,
         }
         drop(self.node.take());
-        let mut differ = Vec::new();
-        for (key, by_nigh) in keys().into_iter().zip(through_nigh) {
-            let begin = self.now();
-            let seen = behind.get(&key)?;
-            if seen != by_nigh {
-                let detail = format!("{key}: the store holds {seen:?}, Nigh gave {by_nigh:?}");
-                differ.push(Violation { kind: Kind::Lost, detail });
-            }
-            self.reads.push(ReadRecord { key, begin, end: self.now(), seen, place: Place::Store });
-        }
-        Ok(self.outcome(differ))
+        let differ = self.run.compare(&behind, through_nigh)?;
+        let (findings, violations) = self.run.judge(differ);
+        let totals = Totals { findings, ..self.totals };
+        Ok(PartOutcome { totals, restarts_ms: self.restarts_ms, violations })
     }
 
     fn behind(&self) -> Result<BackingStore, LabError> {
@@ -199,40 +161,6 @@ impl Lives {
         let access = service.access();
         let (server, handle) = (socket_address(&access.endpoint)?, self.handle.clone());
         Ok(BackingStore::Service(Box::new(Door { server, signer: access.signer(), handle })))
-    }
-
-    fn outcome(self, differ: Vec<Violation>) -> PartOutcome {
-        let (mut writes, mut reads) = (Vec::new(), self.reads);
-        let by_fast_path = self.clients.iter().map(|client| client.by_fast_path).sum();
-        for client in self.clients {
-            writes.extend(client.writes);
-            reads.extend(client.reads);
-        }
-        let mut found = check(&writes, &reads);
-        found.extend(differ);
-        let count = |kind: Kind| found.iter().filter(|violation| violation.kind == kind).count() as u64;
-        let acknowledged = writes.iter().filter(|write| write.acknowledged.is_some()).count();
-        let told = found.iter().map(|violation| format!("{:?}: {}", violation.kind, violation.detail));
-        let totals = Totals {
-            acknowledged: acknowledged as u64,
-            by_fast_path,
-            unanswered: (writes.len() - acknowledged) as u64,
-            reads: reads.len() as u64,
-            lost: count(Kind::Lost),
-            stale: count(Kind::Stale),
-            mixed: count(Kind::Mixed),
-            listings_wrong: self.listings_wrong.len() as u64,
-            ..self.totals
-        };
-        PartOutcome {
-            totals,
-            restarts_ms: self.restarts_ms,
-            violations: told.chain(self.listings_wrong.iter().cloned()).take(DETAILS_MAX).collect(),
-        }
-    }
-
-    fn now(&self) -> Moment {
-        self.begun.elapsed().as_nanos() as Moment
     }
 
     fn node(&self) -> Result<&NodeUnderTest, LabError> {
@@ -294,52 +222,6 @@ impl Lives {
     /// Reads and lists all keys while nobody writes; what is seen, in the keys' order.
     fn look(&mut self) -> Result<Vec<ReadFinding>, LabError> {
         let door = self.door()?;
-        let mut caller = Caller::new(&door);
-        let mut all = Vec::new();
-        for key in keys() {
-            let begin = self.now();
-            let seen = until_told(|| get(&mut caller, &path(&key)))?;
-            self.reads.push(ReadRecord { key, begin, end: self.now(), seen: seen.clone(), place: Place::Restart });
-            all.push(seen);
-        }
-        let mut listed = until_told(|| list(&mut caller, BUCKET))?;
-        listed.sort_unstable();
-        let read = keys().into_iter().zip(&all).filter_map(|(key, seen)| match seen {
-            ReadFinding::Whole { content, .. } => Some((key, content.bytes)),
-            ReadFinding::Absent | ReadFinding::Torn(_) => None,
-        });
-        let mut read: Vec<(String, usize)> = read.collect();
-        read.sort_unstable();
-        if listed != read {
-            self.listings_wrong.push(format!("Listing after kill {}: {listed:?}, read {read:?}", self.totals.kills));
-        }
-        Ok(all)
-    }
-}
-
-/// Waits until a service holds what Nigh gives, or too long: the comparison tells the difference. The node's own count
-/// does not end with the pushes: a write whose push got no answer, or may have got none in a life before, is looked
-/// after for as long as it may land.
-fn wait_until_held(behind: &BackingStore, through_nigh: &[ReadFinding]) -> Result<(), LabError> {
-    let began = Instant::now();
-    for (key, by_nigh) in keys().iter().zip(through_nigh) {
-        while behind.get(key)? != *by_nigh && began.elapsed() < PUSHED_WITHIN {
-            std::thread::sleep(LOOK_EVERY);
-        }
-    }
-    Ok(())
-}
-
-/// What `ask` tells, asked again for a while where it is refused.
-fn until_told<T>(mut ask: impl FnMut() -> Result<Result<T, String>, LabError>) -> Result<T, LabError> {
-    let began = Instant::now();
-    loop {
-        match ask()? {
-            Ok(told) => return Ok(told),
-            Err(reason) if began.elapsed() > READ_WITHIN => {
-                return Err(LabError::Request { what: "a read after a start".to_owned(), reason });
-            }
-            Err(_) => std::thread::sleep(LOOK_EVERY),
-        }
+        self.run.look(&door, &format!("kill {}", self.totals.kills))
     }
 }

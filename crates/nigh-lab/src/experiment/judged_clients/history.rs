@@ -11,24 +11,24 @@ use std::collections::{BTreeMap, HashMap};
 use super::body::Content;
 
 /// Nanoseconds since the part of the run began.
-pub(super) type Moment = u64;
+pub(crate) type Moment = u64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct WriteId {
-    pub(super) client: u32,
-    pub(super) sequence: u64,
+pub(crate) struct WriteId {
+    pub(crate) client: u32,
+    pub(crate) sequence: u64,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Write {
-    pub(super) id: WriteId,
-    pub(super) key: String,
+pub(crate) struct Write {
+    pub(crate) id: WriteId,
+    pub(crate) key: String,
     /// What the object is by it; none if it deletes.
-    pub(super) content: Option<Content>,
-    pub(super) begin: Moment,
-    pub(super) acknowledged: Option<Moment>,
+    pub(crate) content: Option<Content>,
+    pub(crate) begin: Moment,
+    pub(crate) acknowledged: Option<Moment>,
     /// Without an acknowledgement: it does not happen after this. None: it may at any time.
-    pub(super) given_up: Option<Moment>,
+    pub(crate) given_up: Option<Moment>,
 }
 
 impl Write {
@@ -38,7 +38,7 @@ impl Write {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum ReadFinding {
+pub(crate) enum ReadFinding {
     Absent,
     /// An object whose bytes are what its metadata says.
     Whole {
@@ -50,7 +50,7 @@ pub(super) enum ReadFinding {
 
 /// Where a read was made: what an old answer there means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(crate) enum Place {
     /// Under load: it is stale.
     Load,
     /// After a restart: an acknowledged write is lost.
@@ -60,16 +60,16 @@ pub(super) enum Place {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct ReadRecord {
-    pub(super) key: String,
-    pub(super) begin: Moment,
-    pub(super) end: Moment,
-    pub(super) seen: ReadFinding,
-    pub(super) place: Place,
+pub(crate) struct ReadRecord {
+    pub(crate) key: String,
+    pub(crate) begin: Moment,
+    pub(crate) end: Moment,
+    pub(crate) seen: ReadFinding,
+    pub(crate) place: Place,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// An acknowledged write is gone.
     Lost,
     /// A read is older than what was acknowledged before it began.
@@ -79,9 +79,9 @@ pub(super) enum Kind {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Violation {
-    pub(super) kind: Kind,
-    pub(super) detail: String,
+pub(crate) struct Violation {
+    pub(crate) kind: Kind,
+    pub(crate) detail: String,
 }
 
 /// Of one key: moments at which writes are known to have happened, in their order, and the latest begin until then.
@@ -106,7 +106,7 @@ impl SettledWrites {
     }
 }
 
-pub(super) fn check(writes: &[Write], reads: &[ReadRecord]) -> Vec<Violation> {
+pub(crate) fn check(writes: &[Write], reads: &[ReadRecord]) -> Vec<Violation> {
     let by_id: HashMap<WriteId, &Write> = writes.iter().map(|write| (write.id, write)).collect();
     let mut seen_first: HashMap<WriteId, Moment> = HashMap::new();
     for read in reads {

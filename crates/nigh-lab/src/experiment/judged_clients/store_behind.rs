@@ -15,7 +15,7 @@ use crate::experiment::client_calls::{Caller, Door};
 const FOOTER: usize = 40;
 const MAGIC: &[u8; 8] = b"NIGHOBJ\n";
 
-pub(super) enum BackingStore {
+pub(crate) enum BackingStore {
     /// The folder of the bucket's objects. The node must have ended.
     Directory(PathBuf),
     /// A server's S3 API, past every proxy.
@@ -23,12 +23,12 @@ pub(super) enum BackingStore {
 }
 
 impl BackingStore {
-    pub(super) fn directory(state: &Path, namespace: &str) -> Self {
+    pub(crate) fn directory(state: &Path, namespace: &str) -> Self {
         Self::Directory(state.join("objects/namespaces").join(namespace).join(BUCKET).join("objects"))
     }
 
     /// What it holds under a key. Blocks.
-    pub(super) fn get(&self, key: &str) -> Result<ReadFinding, LabError> {
+    pub(crate) fn get(&self, key: &str) -> Result<ReadFinding, LabError> {
         match self {
             Self::Directory(folder) => of_file(&folder.join(key.replace('/', "+"))),
             Self::Service(door) => {

@@ -13,24 +13,24 @@ use crate::experiment::client_calls::CallOutcome;
 use crate::instrument::peer::S3Access;
 
 #[derive(Debug)]
-pub(super) struct FastDoor {
-    pub(super) socket: PathBuf,
-    pub(super) access: S3Access,
+pub(crate) struct FastDoor {
+    pub(crate) socket: PathBuf,
+    pub(crate) access: S3Access,
 }
 
 /// One client's connection; made when it is needed, and anew after every fault of it.
-pub(super) struct FastCaller<'a> {
+pub(crate) struct FastCaller<'a> {
     door: &'a FastDoor,
     client: Option<Client>,
 }
 
 impl<'a> FastCaller<'a> {
-    pub(super) const fn new(door: &'a FastDoor) -> Self {
+    pub(crate) const fn new(door: &'a FastDoor) -> Self {
         Self { door, client: None }
     }
 
     /// Writes an object. None: the node wants to be asked over HTTP.
-    pub(super) fn put(&mut self, key: &str, headers: &[(&'static str, String)], bytes: &[u8]) -> Option<CallOutcome> {
+    pub(crate) fn put(&mut self, key: &str, headers: &[(&'static str, String)], bytes: &[u8]) -> Option<CallOutcome> {
         let headers: Headers = headers.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
         match self.ask(|client| client.put(BUCKET, key, bytes, &headers)) {
             Ok(_) => Some(CallOutcome::Done { head: String::new(), body: Vec::new() }),
@@ -41,7 +41,7 @@ impl<'a> FastCaller<'a> {
     }
 
     /// What is under a key, if that is told. None: the node wants to be asked over HTTP.
-    pub(super) fn get(&mut self, key: &str) -> Option<Result<ReadFinding, String>> {
+    pub(crate) fn get(&mut self, key: &str) -> Option<Result<ReadFinding, String>> {
         let absent = StatusCode::NOT_FOUND.as_u16();
         match self.ask(|client| client.get(BUCKET, key, &Conditions::default())) {
             Ok(view) => Some(Ok(body::seen(view.header(WRITE_HEADER), view.header(CONTENT_HEADER), &view))),

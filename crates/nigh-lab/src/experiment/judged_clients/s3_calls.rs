@@ -9,7 +9,7 @@ use crate::experiment::client_calls::{CallOutcome, Caller, element};
 use crate::instrument::http_load::header;
 
 /// What is at `path`; none if that is not told.
-pub(super) fn get(caller: &mut Caller<'_>, path: &str) -> Result<Result<ReadFinding, String>, LabError> {
+pub(crate) fn get(caller: &mut Caller<'_>, path: &str) -> Result<Result<ReadFinding, String>, LabError> {
     Ok(match caller.call(&Method::GET, path, &[], b"")? {
         CallOutcome::Done { head, body } => {
             Ok(body::seen(header(&head, WRITE_HEADER), header(&head, CONTENT_HEADER), &body))
@@ -19,7 +19,7 @@ pub(super) fn get(caller: &mut Caller<'_>, path: &str) -> Result<Result<ReadFind
 }
 
 /// The keys of a bucket of at most a thousand, with their sizes.
-pub(super) fn list(caller: &mut Caller<'_>, bucket: &str) -> Result<Result<Vec<(String, usize)>, String>, LabError> {
+pub(crate) fn list(caller: &mut Caller<'_>, bucket: &str) -> Result<Result<Vec<(String, usize)>, String>, LabError> {
     let listed = caller.call(&Method::GET, &format!("/{bucket}?list-type=2"), &[], b"")?.body();
     let page = listed.and_then(|page| page.ok_or_else(|| "404".to_owned()));
     Ok(page.map(|page| entries(&String::from_utf8_lossy(&page))))

@@ -32,7 +32,7 @@ const FAST: f64 = 0.4;
 /// Between attempts, and after an answer that the node is busy or gone.
 const PAUSE: Duration = Duration::from_millis(20);
 
-pub(super) fn keys() -> Vec<String> {
+pub(crate) fn keys() -> Vec<String> {
     let own = (0..CLIENTS).flat_map(|client| (0..OWN_KEYS).map(move |n| own_key(client, n)));
     (0..SHARED_KEYS).map(shared_key).chain(own).collect()
 }
@@ -45,7 +45,7 @@ fn own_key(client: u32, n: u32) -> String {
     format!("own/{client}/{n}")
 }
 
-pub(super) fn path(key: &str) -> String {
+pub(crate) fn path(key: &str) -> String {
     format!("/{BUCKET}/{key}")
 }
 
@@ -83,25 +83,34 @@ impl Change {
 }
 
 /// A client and all that it has done, over all lives of the node.
-pub(super) struct Client {
+pub(crate) struct Client {
     number: u32,
     draw: StdRng,
     begun: Instant,
-    pub(super) writes: Vec<Write>,
-    pub(super) reads: Vec<ReadRecord>,
-    pub(super) by_fast_path: u64,
+    pub(crate) writes: Vec<Write>,
+    pub(crate) reads: Vec<ReadRecord>,
+    pub(crate) by_fast_path: u64,
     /// To be repeated before anything else.
     pending: Option<Change>,
     /// What its own keys are, where that is certain.
     own: Vec<Option<Content>>,
+    /// The share of uploads beside the usual ones.
+    uploads: f64,
+    /// Many writes are large.
+    large: bool,
 }
 
 impl Client {
-    pub(super) fn new(number: u32, seed: u64, begun: Instant) -> Self {
+    pub(crate) fn new(number: u32, seed: u64, begun: Instant) -> Self {
         let draw = StdRng::seed_from_u64(seed ^ u64::from(number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let own = vec![None; OWN_KEYS as usize];
         let (writes, reads) = (Vec::new(), Vec::new());
-        Self { number, draw, begun, writes, reads, by_fast_path: 0, pending: None, own }
+        Self { number, draw, begun, writes, reads, by_fast_path: 0, pending: None, own, uploads: 0.0, large: false }
+    }
+
+    /// More uploads, and larger writes, than usual.
+    pub(crate) const fn set_habits(&mut self, uploads: f64, large: bool) {
+        (self.uploads, self.large) = (uploads, large);
     }
 
     fn now(&self) -> Moment {
@@ -110,7 +119,7 @@ impl Client {
 
     /// Calls one after another until `stop`. `remembers`: a call that was done and is repeated is not done again, in
     /// the life of the node that is; it is tried only if so.
-    pub(super) fn live(
+    pub(crate) fn live(
         &mut self,
         (door, fast): (&Door, Option<&FastDoor>),
         remembers: bool,
@@ -130,7 +139,7 @@ impl Client {
     }
 
     /// Nothing that has no answer happens after `moment`, but for what is yet to be repeated.
-    pub(super) fn give_up(&mut self, moment: Moment) {
+    pub(crate) fn give_up(&mut self, moment: Moment) {
         let pending = self.pending.as_ref().map_or(&[][..], |change| &change.writes);
         for (at, write) in self.writes.iter_mut().enumerate() {
             if write.acknowledged.is_none() && !pending.contains(&at) {
@@ -142,6 +151,9 @@ impl Client {
     fn step(&mut self, ways: &mut Ways<'_>, remembers: bool) -> Result<bool, LabError> {
         let shared = shared_key(self.draw.random_range(0..SHARED_KEYS));
         let own = self.draw.random_range(0..OWN_KEYS);
+        if self.uploads > 0.0 && self.draw.random_bool(self.uploads) {
+            return self.upload(ways, shared);
+        }
         match self.draw.random_range(0..100) {
             0..34 => {
                 let change = self.put(shared, false);
@@ -159,6 +171,9 @@ impl Client {
     }
 
     fn size(&mut self) -> usize {
+        if self.large && self.draw.random_bool(0.5) {
+            return self.draw.random_range(512 << 10..=2 << 20);
+        }
         match self.draw.random_range(0..100) {
             0..5 => 0,
             5..55 => self.draw.random_range(1..4 << 10),

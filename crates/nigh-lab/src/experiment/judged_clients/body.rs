@@ -4,21 +4,21 @@
 use super::history::{ReadFinding, WriteId};
 
 /// The metadata that names the write; after a copy another one than that of the content.
-pub(super) const WRITE_HEADER: &str = "x-amz-meta-write";
+pub(crate) const WRITE_HEADER: &str = "x-amz-meta-write";
 /// The metadata that names the content, which an object shorter than its own head cannot.
-pub(super) const CONTENT_HEADER: &str = "x-amz-meta-content";
+pub(crate) const CONTENT_HEADER: &str = "x-amz-meta-content";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Content {
+pub(crate) struct Content {
     /// The key that it was written to first.
-    pub(super) key: String,
-    pub(super) client: u32,
-    pub(super) sequence: u64,
-    pub(super) bytes: usize,
+    pub(crate) key: String,
+    pub(crate) client: u32,
+    pub(crate) sequence: u64,
+    pub(crate) bytes: usize,
 }
 
 impl Content {
-    pub(super) fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         format!("{}:{}:{}:{}", self.key, self.client, self.sequence, self.bytes)
     }
 
@@ -29,7 +29,7 @@ impl Content {
         Some(Self { key, client, sequence, bytes: words.next()?.parse().ok()? })
     }
 
-    pub(super) fn body(&self) -> Vec<u8> {
+    pub(crate) fn body(&self) -> Vec<u8> {
         let mut body = self.name().into_bytes();
         body.push(b'\n');
         // FNV-1a of the head begins a splitmix64: neither is secret, both are quick.
@@ -48,12 +48,12 @@ impl Content {
     }
 }
 
-pub(super) fn write_name(id: WriteId) -> String {
+pub(crate) fn write_name(id: WriteId) -> String {
     format!("{}:{}", id.client, id.sequence)
 }
 
 /// What an object is, by its metadata and bytes.
-pub(super) fn seen(write: Option<&str>, content: Option<&str>, body: &[u8]) -> ReadFinding {
+pub(crate) fn seen(write: Option<&str>, content: Option<&str>, body: &[u8]) -> ReadFinding {
     let id = write.and_then(|text| text.split_once(':')).and_then(|(client, sequence)| {
         Some(WriteId { client: client.parse().ok()?, sequence: sequence.parse().ok()? })
     });
