@@ -1,7 +1,7 @@
 // Judges histories of objects by porcupine, a checker of linearizability that shares no code with Nigh's own.
 //
-// Standard input has one operation a line, as JSON. Standard output gets one object: how many objects were judged, and which
-// of them no order of their operations explains, or could not be decided in time.
+// Standard input has one operation a line, as JSON. Standard output gets one object: how many objects were judged, which of
+// them no order of their operations explains, and which could not be decided in time, with the number of their operations.
 package main
 
 import (
@@ -16,8 +16,12 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// How long one object may take.
-const patience = 5 * time.Second
+// How long one object may take, and each of the prefixes that are judged if that was too short.
+const (
+	patience       = 60 * time.Second
+	prefixPatience = 5 * time.Second
+	prefixes       = 8
+)
 
 // What an operation found, and what it made of its object; null is an object that is not there.
 type operation struct {
@@ -87,6 +91,47 @@ func telling(operations []porcupine.Operation) []porcupine.Operation {
 	return kept
 }
 
+// What was done before a moment: an operation that had no answer by then may or may not have taken place.
+func before(operations []porcupine.Operation, moment int64) []porcupine.Operation {
+	begun := []porcupine.Operation{}
+	for _, one := range operations {
+		if one.Call >= moment {
+			continue
+		}
+		if one.Return > moment {
+			input := one.Input.(operation)
+			input.End = nil
+			one.Input, one.Return = input, math.MaxInt64
+		}
+		begun = append(begun, one)
+	}
+	return begun
+}
+
+// Whether an order explains the operations of an object. An order of all of them explains every prefix too: where all are
+// too many to search, one prefix without an order refuses the object.
+func judge(operations []porcupine.Operation) porcupine.CheckResult {
+	result := porcupine.CheckOperationsTimeout(register, telling(operations), patience)
+	if result != porcupine.Unknown {
+		return result
+	}
+	ends := []int64{}
+	for _, one := range operations {
+		if one.Return != math.MaxInt64 {
+			ends = append(ends, one.Return)
+		}
+	}
+	sort.Slice(ends, func(i, j int) bool { return ends[i] < ends[j] })
+	for part := 1; part < prefixes && len(ends) > 0; part++ {
+		moment := ends[part*(len(ends)-1)/prefixes]
+		prefix := telling(before(operations, moment))
+		if porcupine.CheckOperationsTimeout(register, prefix, prefixPatience) == porcupine.Illegal {
+			return porcupine.Illegal
+		}
+	}
+	return porcupine.Unknown
+}
+
 func main() {
 	objects := map[string][]porcupine.Operation{}
 	lines := bufio.NewScanner(os.Stdin)
@@ -111,17 +156,16 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
 	}
-	broken, undecided := []string{}, []string{}
+	broken, undecided := []string{}, map[string]int{}
 	for object, operations := range objects {
-		switch porcupine.CheckOperationsTimeout(register, telling(operations), patience) {
+		switch judge(operations) {
 		case porcupine.Illegal:
 			broken = append(broken, object)
 		case porcupine.Unknown:
-			undecided = append(undecided, object)
+			undecided[object] = len(operations)
 		}
 	}
 	sort.Strings(broken)
-	sort.Strings(undecided)
 	said := map[string]interface{}{
 		"operations": count, "objects": len(objects), "broken": broken, "undecided": undecided,
 	}

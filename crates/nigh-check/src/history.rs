@@ -3,17 +3,20 @@
 //! Two questions with two algorithms. `register`: for each object alone, is there one order of all operations that
 //! explains what each client saw (linearizability)? `promises`: did a read miss a write that it had to show, by the
 //! contract's promises P1, P4 and P6, and how? Each value is written once, so a value identifies its write. Pure: all
-//! times are of one clock. `mutations` breaks a history on purpose, to prove that the checker notices.
+//! times are of one clock. `mutations` breaks a history on purpose, to prove that the checker notices. `unanswered` keeps
+//! the search small where requests had no answer.
 
 mod mutations;
 mod promises;
 mod register;
+mod unanswered;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 pub use mutations::{Mutation, mutated};
 pub use promises::{Missed as MissedWrite, MissedKind, missed};
-pub use register::{Judgement, judge};
+pub use register::{Judgement, UndecidedReason, judge};
+pub use unanswered::{UnansweredWrites, unanswered};
 
 /// Nanoseconds of one clock.
 pub type Moment = u64;
@@ -85,8 +88,9 @@ pub struct History {
 }
 
 impl History {
-    /// The operations of each object for the check of linearizability. Operations that prove nothing are left out, and
-    /// a read in an invocation starts as early as the contract allows.
+    /// The operations of each object for the check of linearizability. A read in an invocation starts as early as the
+    /// contract allows; what the history says of requests without an answer is used, and those that prove nothing are
+    /// left out.
     #[must_use]
     pub fn by_object(&self) -> BTreeMap<&str, Vec<Operation>> {
         let mut objects: BTreeMap<&str, Vec<Operation>> = BTreeMap::new();
@@ -95,7 +99,8 @@ impl History {
         }
         for operations in objects.values_mut() {
             self.widen(operations);
-            leave_out(operations);
+            unanswered::end_what_was_found(operations);
+            unanswered::leave_out(operations);
         }
         objects
     }
@@ -118,25 +123,6 @@ impl History {
             read.begin = read.begin.min(called).min(earliest);
         }
     }
-}
-
-/// Removes reads without an answer, and writes without an answer that nobody saw, unless a condition may have seen
-/// them.
-fn leave_out(operations: &mut Vec<Operation>) {
-    let seen: BTreeSet<Value> = operations
-        .iter()
-        .filter_map(|operation| match operation.found {
-            OperationResult::Is(Some(value)) => Some(value),
-            OperationResult::Anything | OperationResult::Is(None) | OperationResult::IsNot(_) => None,
-        })
-        .collect();
-    let met = operations.iter().any(|operation| matches!(operation.found, OperationResult::IsNot(_)));
-    operations.retain(|operation| match (operation.end, operation.made) {
-        (Some(_), _) => true,
-        (None, None) => false,
-        (None, Some(Some(value))) => met || seen.contains(&value),
-        (None, Some(None)) => true,
-    });
 }
 
 #[cfg(test)]
@@ -176,19 +162,5 @@ pub(crate) mod tests {
         assert_eq!(ended.by_object()["x"][2].begin, 30);
         assert_eq!(judge(&history.by_object()["x"]), Judgement::Fits);
         assert!(matches!(judge(&ended.by_object()["x"]), Judgement::Broken { .. }));
-    }
-
-    #[test]
-    fn what_decides_nothing_is_left_out() {
-        let unknown = |value| Operation { end: None, ..put(0, 0, value) };
-        let mut operations =
-            vec![unknown(1), unknown(2), get(5, 6, Some(2)), Operation { end: None, ..get(7, 8, None) }];
-        let conditional = done(9, 10, OperationResult::IsNot(None), None);
-        let mut with_condition = operations.clone();
-        with_condition.push(conditional);
-        leave_out(&mut operations);
-        assert_eq!(operations, [unknown(2), get(5, 6, Some(2))]);
-        leave_out(&mut with_condition);
-        assert_eq!(with_condition.len(), 4, "the condition may have met the unseen write");
     }
 }

@@ -2,11 +2,13 @@
 //!
 //! One pass through time. It keeps all possible orders of the ended operations, each as the object's state and the set
 //! of open operations that have taken place. When an operation ends, each order is extended until that operation has
-//! taken place, and orders without it are dropped. A matching read takes place at once, since that can only help.
+//! taken place, and orders without it are dropped. A matching read takes place at once, since that can only help. Open
+//! writes that are interchangeable take place in the order in which they began, since any order of them serves alike.
 
 use std::collections::HashSet;
 
-use super::{Operation, State};
+use super::unanswered::named_values;
+use super::{Moment, Operation, OperationResult, State};
 
 /// The most orders at a time. Above it the object has no verdict.
 const WAYS_MAX: usize = 400_000;
@@ -23,8 +25,20 @@ pub enum Judgement {
         /// The operation's index.
         at: usize,
     },
-    /// Undecided: there are too many orders.
-    Undecided,
+    /// Undecided: the search met one of its limits.
+    Undecided(UndecidedReason),
+}
+
+/// The limit at which the search gave up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UndecidedReason {
+    /// There were more orders at a time than the search keeps.
+    Orders {
+        /// How many operations were open then.
+        open: usize,
+    },
+    /// More operations were open at a time than the search can follow.
+    OpenOperations,
 }
 
 /// The object's state, and one bit for each open operation that has taken place.
@@ -36,6 +50,18 @@ struct OpenOperation<'o> {
     slot: u32,
     index: usize,
     operation: &'o Operation,
+    /// Equal for writes that are interchangeable; none for all others.
+    class: Option<Class>,
+}
+
+/// What interchangeable open writes have in common: the condition, and whether they delete. Nobody names what they wrote.
+type Class = (OperationResult, bool);
+
+impl OpenOperation<'_> {
+    /// When it began; of those that began together, the index decides.
+    fn age(&self) -> (Moment, usize) {
+        (self.operation.begin, self.index)
+    }
 }
 
 /// Checks whether one order of `operations` explains what each found. All are of one object that is absent at first.
@@ -48,6 +74,12 @@ pub fn judge(operations: &[Operation]) -> Judgement {
     }
     // Beginnings first: an operation that ends as another begins is concurrent with it.
     events.sort_unstable();
+    let named = named_values(operations);
+    let class_of = |operation: &Operation| match (operation.end, operation.made) {
+        (None, Some(Some(value))) if !named.contains(&value) => Some((operation.found, false)),
+        (None, Some(None)) => Some((operation.found, true)),
+        _ => None,
+    };
     let mut open: Vec<OpenOperation<'_>> = Vec::new();
     let mut ways: HashSet<Way> = HashSet::from([(None, 0)]);
     for (_, is_end, index) in events {
@@ -55,14 +87,17 @@ pub fn judge(operations: &[Operation]) -> Judgement {
             let taken = open.iter().fold(0_u128, |taken, one| taken | 1 << one.slot);
             let slot = (!taken).trailing_zeros();
             if slot >= OPEN_MAX {
-                return Judgement::Undecided;
+                return Judgement::Undecided(UndecidedReason::OpenOperations);
             }
-            open.push(OpenOperation { slot, index, operation: &operations[index] });
+            let operation = &operations[index];
+            open.push(OpenOperation { slot, index, operation, class: class_of(operation) });
             ways = ways.into_iter().map(|way| with_reads(way, &open)).collect();
             continue;
         }
         let Some(at) = open.iter().position(|one| one.index == index) else { continue };
-        let Some(followed) = followed(&ways, &open, open[at].slot) else { return Judgement::Undecided };
+        let Some(followed) = followed(&ways, &open, open[at].slot) else {
+            return Judgement::Undecided(UndecidedReason::Orders { open: open.len() });
+        };
         if followed.is_empty() {
             return Judgement::Broken { at: index };
         }
@@ -88,7 +123,15 @@ fn followed(ways: &HashSet<Way>, open: &[OpenOperation<'_>], slot: u32) -> Optio
             arrived.insert((state, done));
             continue;
         }
-        for one in open.iter().filter(|one| done & 1 << one.slot == 0) {
+        let is_left = |one: &&OpenOperation<'_>| done & 1 << one.slot == 0;
+        for one in open.iter().filter(is_left) {
+            let is_younger = |class: Class| {
+                let mut alike = open.iter().filter(is_left).filter(|other| other.class == Some(class));
+                alike.any(|other| other.age() < one.age())
+            };
+            if one.class.is_some_and(is_younger) {
+                continue;
+            }
             let Some(made) = one.operation.made.filter(|_| one.operation.found.fits(state)) else { continue };
             let next = with_reads((made, done | 1 << one.slot), open);
             if met.insert(next) {
@@ -147,9 +190,23 @@ mod tests {
         operations.push(get(200, 201, Some(7)));
         operations.push(get(202, 203, Some(8)));
         // Forty open writes have more orders than can be followed, so the checker must not guess.
-        assert_eq!(judge(&operations), Judgement::Undecided);
+        assert!(matches!(judge(&operations), Judgement::Undecided(UndecidedReason::Orders { open: 40 })));
         let few: Vec<Operation> =
             (0..8).map(|n| put(n, 100 + n, n)).chain([get(200, 201, Some(7)), get(202, 203, Some(8))]).collect();
         assert_eq!(judge(&few), Judgement::Broken { at: 9 });
+    }
+
+    #[test]
+    fn many_writes_without_an_answer_are_decided() {
+        let unknown = |n: u64, made| Operation { end: None, ..done(n, 0, OperationResult::Anything, Some(made)) };
+        let refused = |at| done(at, at + 1, OperationResult::IsNot(None), None);
+        // Of sixty that nobody saw, one is needed.
+        let mut operations: Vec<Operation> = (0..60).map(|n| unknown(n, Some(n))).collect();
+        operations.extend((0..60).map(|n| unknown(100 + n, None)));
+        operations.extend([get(200, 201, None), refused(202), get(204, 205, None), refused(206)]);
+        assert_eq!(judge(&operations), Judgement::Fits);
+        // Two refusals, with the object absent before and between, need two writes.
+        let few = [unknown(0, Some(1)), unknown(1, None), refused(10), get(12, 13, None), refused(14)];
+        assert_eq!(judge(&few), Judgement::Broken { at: 4 });
     }
 }

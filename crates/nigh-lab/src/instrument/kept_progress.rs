@@ -1,46 +1,34 @@
 //! What a long run has done so far, kept beside its output, so that one that was cut off goes on where it stopped.
 //!
 //! One file: what was asked for, and the outcome of each part that is done, by the part's name. It is taken up again only
-//! by the same program for the same question; else it is begun anew. It is replaced as a whole after every part, and deleted
-//! when all are done.
+//! by a program of the same code (`built_from`) for the same question; else it is begun anew. It is replaced as a whole after
+//! every part, and deleted when all are done.
+
+pub(crate) mod built_from;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use std::time::UNIX_EPOCH;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use self::built_from::BuiltFrom;
 use crate::LabError;
 use crate::instrument::error::Tried;
-use crate::instrument::programs;
 
 /// Bytes of a file that is taken up.
 const KEPT_MAX: u64 = 64 << 20;
 
-const FORMAT: u32 = 3;
-
-/// Size and build time (ns) of nigh-lab and of the `nigh` that nigh-lab starts, if there is one. Other code may measure
-/// otherwise.
-type Program = [(u64, u128); 2];
-
-fn this_program() -> Result<Program, LabError> {
-    let built = |path: &Path| -> Result<(u64, u128), LabError> {
-        let known = fs::metadata(path).and_then(|known| Ok((known.len(), known.modified()?)));
-        let (bytes, built) = known.at(path)?;
-        Ok((bytes, built.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos())))
-    };
-    let own = std::env::current_exe().at("the program")?;
-    Ok([built(&own)?, programs::nigh().map_or(Ok((0, 0)), |nigh| built(&nigh))?])
-}
+/// Documents of format 3 knew a program by its size and build time, which no other build has: they are begun anew.
+const FORMAT: u32 = 4;
 
 #[derive(Debug, Serialize, Deserialize)]
 struct ProgressDocument<Q, T> {
     format: u32,
-    program: Program,
+    program: BuiltFrom,
     asked: Q,
     done: BTreeMap<String, T>,
 }
@@ -62,19 +50,19 @@ where
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).at(folder)?;
         }
-        Self::of_program(path, asked, this_program()?)
+        Self::of_program(path, asked, BuiltFrom::read()?)
     }
 
     /// Opens the file at `path`; without a path, nothing is kept.
     pub(crate) fn open_if(path: Option<&Path>, asked: Q) -> Result<Self, LabError> {
         let Some(path) = path else {
-            let kept = ProgressDocument { format: FORMAT, program: Program::default(), asked, done: BTreeMap::new() };
+            let kept = ProgressDocument { format: FORMAT, program: BuiltFrom::default(), asked, done: BTreeMap::new() };
             return Ok(Self { path: None, kept: Mutex::new(kept) });
         };
         Self::open(path, asked)
     }
 
-    fn of_program(path: &Path, asked: Q, program: Program) -> Result<Self, LabError> {
+    fn of_program(path: &Path, asked: Q, program: BuiltFrom) -> Result<Self, LabError> {
         let known = match fs::metadata(path) {
             Ok(file) if file.len() > KEPT_MAX => {
                 return Err(LabError::file(
@@ -165,7 +153,13 @@ mod tests {
         let again = open(&path, "seed 1");
         assert_eq!((again.done("a"), again.done("b"), again.done("c")), (Some(0.02), Some(0.04), None));
         assert_eq!(open(&path, "seed 2").done("a"), None);
-        assert_eq!(Numbers::of_program(&path, "seed 1".to_owned(), [(1, 1); 2]).unwrap().done("a"), None);
+        let other = BuiltFrom { commit: "0123456".to_owned(), ..BuiltFrom::default() };
+        let of_other = |other: &BuiltFrom| Numbers::of_program(&path, "seed 1".to_owned(), other.clone()).unwrap();
+        assert_eq!(of_other(&other).done("a"), None);
+        of_other(&other).add("a", &0.03).unwrap();
+        // Another build of the same commit goes on.
+        assert_eq!(of_other(&other).done("a"), Some(0.03));
+        assert_eq!(of_other(&BuiltFrom { dirty: true, ..other }).done("a"), None);
         kept.finish().unwrap();
         assert!(!path.exists());
     }
@@ -174,7 +168,7 @@ mod tests {
     fn a_file_cut_off_begins_anew_and_one_that_cannot_be_read_is_told() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.state");
-        fs::write(&path, "{\"format\":3,\"asked\":").unwrap();
+        fs::write(&path, "{\"format\":4,\"asked\":").unwrap();
         assert_eq!(open(&path, "seed 1").done("a"), None);
         let error = Numbers::open(folder.path(), "seed 1".to_owned()).unwrap_err().to_string();
         assert!(error.contains(&folder.path().display().to_string()), "{error}");

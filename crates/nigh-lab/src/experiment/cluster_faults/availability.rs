@@ -13,7 +13,7 @@ use nigh_terms::{BucketName, Namespace, ObjectKey, ShardId};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use super::clients::BUCKET;
+use super::clients::{BUCKET, says_not_done};
 use super::plan::Kind;
 use super::record::{Record, now, write};
 use super::values::body_of;
@@ -53,9 +53,13 @@ pub(super) fn probe(
     while !stop.load(Ordering::Relaxed) {
         let (value, begin) = (record.value(), now());
         let answer = caller.call(&Method::PUT, &format!("/{BUCKET}/{key}"), &[], &body_of(value))?;
-        let end = matches!(answer, CallOutcome::Done { .. }).then(now);
-        record.add(write(key, None, begin, end, OperationResult::Anything, Some(value)));
-        taken.lock().extend(end);
+        if says_not_done(&answer) {
+            record.refused();
+        } else {
+            let end = matches!(answer, CallOutcome::Done { .. }).then(now);
+            record.add(write(key, None, begin, end, OperationResult::Anything, Some(value)));
+            taken.lock().extend(end);
+        }
         std::thread::sleep(PAUSE);
     }
     Ok(())

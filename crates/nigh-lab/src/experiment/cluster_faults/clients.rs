@@ -1,5 +1,9 @@
 //! Clients at the S3 doors: puts, gets, deletes, conditional puts and listings of the same few objects, each by the door
 //! that it draws. What has no answer is written down as such, and never asked again.
+//!
+//! The objects have generations: with each fault clients go on to the next, so that the history of an object is short enough
+//! for a search through all its orders. What must stay right over many faults is seen by the objects that `availability`
+//! writes, one client each, which these clients read too.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -17,7 +21,7 @@ use crate::experiment::client_calls::{CallOutcome, Caller, element};
 use crate::instrument::http_load::header;
 
 pub(super) const BUCKET: &str = "faults";
-/// Objects that all clients of a part share.
+/// Objects of a generation, which all clients of a part share.
 pub(super) const OBJECTS: usize = 20;
 pub(super) const PATIENCE: Duration = Duration::from_secs(8);
 /// Between two requests of one client, at most.
@@ -25,8 +29,15 @@ const PAUSE_MAX_MS: u64 = 60;
 /// The share of requests that go to another door than the client's own.
 const ROAMS: f64 = 0.3;
 
-pub(super) fn key(part: u32, number: usize) -> String {
-    format!("part-{part}/{number:02}")
+/// What the door says of a write that it did not take, and of one that its store did not get (`nigh-s3`).
+const NOT_DONE: [&str; 2] = ["the write was not taken", "nothing was changed there"];
+
+fn folder(part: u32, generation: u32) -> String {
+    format!("part-{part}/{generation:03}")
+}
+
+pub(super) fn key(part: u32, generation: u32, number: usize) -> String {
+    format!("{}/{number:02}", folder(part, generation))
 }
 
 fn path(key: &str) -> String {
@@ -38,6 +49,11 @@ fn refused_as(answer: &CallOutcome, status: &str) -> bool {
     matches!(answer, CallOutcome::Refused(text) if text.starts_with(&format!("HTTP/1.1 {status}")))
 }
 
+/// Whether the answer to a write says that it was not done, nor will be.
+pub(super) fn says_not_done(answer: &CallOutcome) -> bool {
+    matches!(answer, CallOutcome::Refused(text) if NOT_DONE.iter().any(|words| text.contains(words)))
+}
+
 fn tag_of(head: &str) -> Option<&str> {
     header(head, "etag")
 }
@@ -47,18 +63,29 @@ pub(super) struct Client<'a> {
     callers: Vec<Caller<'a>>,
     record: &'a Record,
     part: u32,
+    /// Objects of all generations, which others write.
+    long_lived: &'a [String],
     home: usize,
     draw: StdRng,
-    /// What it saw last of each object, with the entity tag.
+    /// The generation that it uses,
+    generation: u32,
+    /// and what it saw last of each object of that, with the entity tag.
     seen: Vec<Option<(Value, String)>>,
 }
 
 impl<'a> Client<'a> {
-    pub(super) fn new(doors: &'a Doors, record: &'a Record, part: u32, number: usize, seed: u64) -> Self {
+    pub(super) fn new(
+        doors: &'a Doors,
+        (record, long_lived): (&'a Record, &'a [String]),
+        part: u32,
+        number: usize,
+        seed: u64,
+    ) -> Self {
         let callers = doors.callers(PATIENCE);
         let home = number % callers.len();
         let draw = StdRng::seed_from_u64(seed ^ (number as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        Self { callers, record, part, home, draw, seen: vec![None; OBJECTS] }
+        let generation = record.generation();
+        Self { callers, record, part, long_lived, home, draw, generation, seen: vec![None; OBJECTS] }
     }
 
     pub(super) fn live(&mut self, stop: &AtomicBool) -> Result<(), LabError> {
@@ -73,8 +100,13 @@ impl<'a> Client<'a> {
         let doors = self.callers.len();
         let door = if self.draw.random_bool(ROAMS) { self.draw.random_range(0..doors) } else { self.home };
         let object = self.draw.random_range(0..OBJECTS);
+        let generation = self.record.generation();
+        if generation != self.generation {
+            (self.generation, self.seen) = (generation, vec![None; OBJECTS]);
+        }
         match self.draw.random_range(0..100) {
-            0..50 => self.get(door, object),
+            0..5 => self.get_long_lived(door),
+            5..50 => self.get(door, object),
             50..75 => self.put(door, object, OperationResult::Anything),
             75..80 => self.delete(door, object),
             80..87 => self.put(door, object, OperationResult::Is(None)),
@@ -87,7 +119,7 @@ impl<'a> Client<'a> {
     }
 
     fn get(&mut self, door: usize, object: usize) -> Result<(), LabError> {
-        let key = key(self.part, object);
+        let key = key(self.part, self.generation, object);
         if let Some((operation, tag)) = look(&mut self.callers[door], self.record, &key)? {
             if let OperationResult::Is(Some(value)) = operation.found {
                 self.seen[object] = tag.map(|tag| (value, tag));
@@ -97,8 +129,19 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
+    fn get_long_lived(&mut self, door: usize) -> Result<(), LabError> {
+        if self.long_lived.is_empty() {
+            return Ok(());
+        }
+        let key = &self.long_lived[self.draw.random_range(0..self.long_lived.len())];
+        if let Some((operation, _)) = look(&mut self.callers[door], self.record, key)? {
+            self.record.add(operation);
+        }
+        Ok(())
+    }
+
     fn put(&mut self, door: usize, object: usize, found: OperationResult) -> Result<(), LabError> {
-        let (key, value) = (key(self.part, object), self.record.value());
+        let (key, value) = (key(self.part, self.generation, object), self.record.value());
         let tag = self.seen[object].as_ref().map(|(_, tag)| tag.clone()).unwrap_or_default();
         let condition = match found {
             OperationResult::Is(None) => vec![("if-none-match", "*".to_owned())],
@@ -122,6 +165,10 @@ impl<'a> Client<'a> {
             }
             // A condition on an object that is not there.
             (CallOutcome::Absent, OperationResult::Is(Some(_))) => not_done(OperationResult::Is(None)),
+            (answer, _) if says_not_done(answer) => {
+                self.record.refused();
+                return Ok(());
+            }
             _ => write(&key, None, begin, None, found, Some(value)),
         };
         self.record.add(operation);
@@ -129,9 +176,13 @@ impl<'a> Client<'a> {
     }
 
     fn delete(&mut self, door: usize, object: usize) -> Result<(), LabError> {
-        let key = key(self.part, object);
+        let key = key(self.part, self.generation, object);
         let begin = now();
         let answer = self.callers[door].call(&Method::DELETE, &path(&key), &[], b"")?;
+        if says_not_done(&answer) {
+            self.record.refused();
+            return Ok(());
+        }
         let end = matches!(answer, CallOutcome::Done { .. }).then(now);
         self.record.add(write(&key, None, begin, end, OperationResult::Anything, None));
         Ok(())
@@ -139,7 +190,8 @@ impl<'a> Client<'a> {
 
     /// A listing shows a state of each object.
     fn list(&mut self, door: usize) -> Result<(), LabError> {
-        let target = format!("/{BUCKET}?list-type=2&prefix=part-{}%2F", self.part);
+        let prefix = folder(self.part, self.generation).replace('/', "%2F");
+        let target = format!("/{BUCKET}?list-type=2&prefix={prefix}%2F");
         let begin = now();
         let answer = self.callers[door].call(&Method::GET, &target, &[], b"")?;
         let CallOutcome::Done { body, .. } = answer else { return Ok(()) };
@@ -150,7 +202,7 @@ impl<'a> Client<'a> {
             .filter_map(|entry| Some((element(entry, "Key")?, element(entry, "ETag")?.replace("&quot;", "\""))))
             .collect();
         for object in 0..OBJECTS {
-            let key = key(self.part, object);
+            let key = key(self.part, self.generation, object);
             let state = match listed.iter().find(|(listed, _)| *listed == key) {
                 None => None,
                 // A tag that nobody was told is of a write without an answer, or of an invocation.
@@ -159,7 +211,7 @@ impl<'a> Client<'a> {
                     None => continue,
                 },
             };
-            self.record.add(read(&key, None, begin, end, state));
+            self.record.listed(read(&key, None, begin, end, state));
         }
         Ok(())
     }

@@ -3,14 +3,20 @@
 //!
 //! Nodes, NATS servers and a store are processes in networks of their own. Clients read and write a few objects by all S3
 //! doors; Python functions do by all Lambda doors, and call each other. A seed decides which faults strike meanwhile. What
-//! everybody did and saw is a history, which two checkers judge that share no code: ours, and porcupine. A part of the run is
-//! a cluster of its own with up to `PART_FAULTS`; one that is done is kept, so that a run which was cut off goes on behind it.
+//! everybody did and saw is a history, which two checkers judge that share no code: ours, and porcupine. With each fault the
+//! clients go on to new objects, and those before are read back at all doors: an object's history is short enough to decide.
+//!
+//! A part of the run is a cluster of its own with up to `PART_FAULTS`; one that is done is kept, so that a run which was cut
+//! off goes on behind it. With `--parts` results stay in a folder, with their histories, and those of several runs add up.
 
 mod availability;
 mod clients;
+mod failed_invocations;
+mod history_file;
 mod invokers;
 mod judgement;
 mod part;
+mod part_files;
 mod plan;
 mod record;
 mod sharers;
@@ -18,7 +24,7 @@ mod values;
 mod world;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use clap::Args;
@@ -27,13 +33,16 @@ use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 
 use self::availability::Outage;
-use self::judgement::Checkers;
+use self::judgement::{Checkers, judged};
 use self::part::{PartOutcome, PartParameters, Totals, play, play_sharers};
+use self::part_files::{AddedParts, KeptParts, PartFiles, PlayedPart, added};
 use crate::LabError;
 use crate::instrument::error::Tried;
 use crate::instrument::kept_progress::KeptProgress;
+use crate::instrument::kept_progress::built_from::BuiltFrom;
 use crate::instrument::machine::Machine;
 use crate::instrument::peer::installed::cache_folder;
+use crate::instrument::peer::porcupine;
 use crate::instrument::progress::{self, unless_stopped};
 use crate::instrument::report_text::tell;
 use crate::instrument::stats::Sample;
@@ -41,8 +50,10 @@ use crate::instrument::stats::Sample;
 const NODES: u8 = 3;
 /// Faults of one cluster. A run that is cut off loses at most these.
 const PART_FAULTS: u32 = 20;
-/// The part in which puts are measured.
+/// The part in which puts are measured; it belongs to the runs that begin with part 0 and have one whole cluster.
 const SHARERS: &str = "sharers";
+/// The share of objects that a checker may leave undecided. Beyond it, that nothing was lost says too little.
+const UNDECIDED_MAX: f64 = 0.005;
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct ClusterFaultsArgs {
@@ -51,6 +62,15 @@ pub(super) struct ClusterFaultsArgs {
     /// The progress file: stores finished parts, so that an interrupted run resumes
     #[arg(long, value_name = "FILE")]
     progress: Option<PathBuf>,
+    /// Keep each part's result and history in this folder; a part that is there is not played again
+    #[arg(long, value_name = "FOLDER", conflicts_with = "progress")]
+    parts: Option<PathBuf>,
+    /// Play nothing: add up the results that --parts has kept in this folder; all must be of one commit
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["faults", "seed", "from_part", "progress", "parts"])]
+    add: Option<PathBuf>,
+    /// Play nothing: have both checkers judge the history that --parts has kept in this file
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["faults", "seed", "from_part", "progress", "parts", "add"])]
+    judge: Option<PathBuf>,
 }
 
 /// What decides the outcome of a run.
@@ -62,6 +82,22 @@ struct ClusterFaultsParameters {
     /// The random seed, which decides the injected faults and what clients do
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// The number of the first part, of 20 faults each: runs that play other parts of a seed add up
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=100_000))]
+    from_part: u32,
+}
+
+/// What the checkers say of a stored history.
+#[derive(Debug, Serialize)]
+struct JudgedHistory {
+    part: u32,
+    operations: u64,
+    lost: u64,
+    stale: u64,
+    undecided_share: f64,
+    checkers: Checkers,
+    undecided: Vec<judgement::UndecidedObject>,
+    violations: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -84,8 +120,12 @@ struct OutageRow {
 #[derive(Debug, Serialize)]
 struct ClusterFaultsReport {
     machine: Machine,
+    /// The code that all parts were played with.
+    built_from: BuiltFrom,
     nodes: u8,
     seed: u64,
+    /// Clusters.
+    parts: usize,
     faults: u64,
     skipped: Vec<SkippedFault>,
     #[serde(flatten)]
@@ -103,10 +143,39 @@ struct ClusterFaultsReport {
     /// Until the cluster was whole after the last fault of a part, at most.
     recovery_max_s: f64,
     checkers: Checkers,
+    /// Of all objects, those that one of the checkers could not decide: of the one that could decide fewer.
+    undecided_share: f64,
 }
 
 impl ClusterFaultsArgs {
     pub(super) async fn run(self, machine: Machine, json: bool) -> Result<(), LabError> {
+        if let Some(file) = &self.judge {
+            return judge_again(file, json);
+        }
+        let report = match &self.add {
+            Some(folder) => {
+                let AddedParts { seed, built_from, parts, outcome } = added(folder)?;
+                let has_netem = outcome.totals.kinds.contains_key("bad_packets");
+                ClusterFaultsReport::of(machine, (seed, built_from), parts, outcome, has_netem)
+            }
+            None => self.play_in_thread(machine).await?,
+        };
+        tell(&report, json)?;
+        let Totals { lost, stale, mixed, not_recovered, .. } = report.totals;
+        if lost + stale + mixed + not_recovered > 0 {
+            return Err(LabError::Found(format!(
+                "{lost} reads miss acknowledged writes, {stale} are old, {mixed} objects are of no one write, and \
+                 {not_recovered} times the cluster was not whole again in time"
+            )));
+        }
+        if report.undecided_share > UNDECIDED_MAX {
+            let percent = report.undecided_share * 100.0;
+            return Err(LabError::Found(format!("the checkers could not decide {percent:.1} % of the objects")));
+        }
+        Ok(())
+    }
+
+    async fn play_in_thread(self, machine: Machine) -> Result<ClusterFaultsReport, LabError> {
         if !rustix::process::geteuid().is_root() {
             let missing = "root".to_owned();
             return Err(LabError::Missing { missing, hint: "every process is in a network namespace of its own" });
@@ -120,16 +189,7 @@ impl ClusterFaultsArgs {
         };
         let thread = std::thread::Builder::new().name("cluster-faults".to_owned()).spawn(work);
         thread.map_err(|error| LabError::Node(format!("no thread: {error}")))?;
-        let report = ended.await.map_err(|error| LabError::Node(format!("the run ended: {error}")))??;
-        tell(&report, json)?;
-        let Totals { lost, stale, mixed, not_recovered, .. } = report.totals;
-        match lost + stale + mixed + not_recovered {
-            0 => Ok(()),
-            _ => Err(LabError::Found(format!(
-                "{lost} reads miss acknowledged writes, {stale} are old, {mixed} objects are of no one write, and \
-                 {not_recovered} times the cluster was not whole again in time"
-            ))),
-        }
+        ended.await.map_err(|error| LabError::Node(format!("the run ended: {error}")))?
     }
 
     fn play(
@@ -138,34 +198,56 @@ impl ClusterFaultsArgs {
         handle: &Handle,
         interrupted: &AtomicBool,
     ) -> Result<ClusterFaultsReport, LabError> {
-        let ClusterFaultsParameters { faults, seed } = self.parameters;
+        let ClusterFaultsParameters { faults, seed, from_part } = self.parameters;
+        porcupine::expect_installed()?;
+        let built_from = BuiltFrom::read()?;
         let usual = || cache_folder().with_file_name("cluster-faults.state");
-        let kept = KeptProgress::open(&self.progress.clone().unwrap_or_else(usual), self.parameters)?;
+        let kept = match &self.parts {
+            Some(folder) => KeptParts::Files(PartFiles::open(folder, &machine)?),
+            None => {
+                let path = self.progress.clone().unwrap_or_else(usual);
+                KeptParts::Progress(KeptProgress::open(&path, self.parameters)?)
+            }
+        };
+        let played = |part: String, faults: u32| PlayedPart { part, seed, faults, built_from: built_from.clone() };
         let bar = progress::styled(faults.into(), "{bar:30} {pos}/{len} faults, {msg}, {eta} left");
         let mut all = PartOutcome::default();
         let has_netem = world::has_netem();
-        for part in 0..faults.div_ceil(PART_FAULTS) {
-            let of_part = PART_FAULTS.min(faults - part * PART_FAULTS);
+        let parts = faults.div_ceil(PART_FAULTS);
+        for number in 0..parts {
+            let (part, of_part) = (from_part + number, PART_FAULTS.min(faults - number * PART_FAULTS));
             let told = |faults: usize| {
                 bar.inc(faults as u64);
                 unless_stopped(interrupted, "the same command goes on behind the last cluster")
             };
-            let play = || {
+            let play = || -> Result<_, LabError> {
                 bar.set_message(format!("cluster {}", part + 1));
                 let parameters = PartParameters { part, faults: of_part as usize, seed, has_netem };
-                play(work_folder()?.path(), parameters, handle, told)
+                let (outcome, history) = play(work_folder()?.path(), parameters, handle, told)?;
+                Ok((outcome, Some((part, history))))
             };
-            all.add(kept.part_now(&part.to_string(), play)?);
-            bar.set_position(u64::from(part * PART_FAULTS + of_part));
+            all.add(kept.part(&played(part.to_string(), of_part), play)?);
+            bar.set_position(u64::from(number * PART_FAULTS + of_part));
         }
-        bar.set_message("puts with all sharers dead");
-        all.add(kept.part_now(SHARERS, || play_sharers(work_folder()?.path(), handle))?);
+        if from_part == 0 && faults >= PART_FAULTS {
+            bar.set_message("puts with all sharers dead");
+            let play = || -> Result<_, LabError> { Ok((play_sharers(work_folder()?.path(), handle)?, None)) };
+            all.add(kept.part(&played(SHARERS.to_owned(), 0), play)?);
+        }
         bar.finish_and_clear();
         kept.finish()?;
-        Ok(self.report(machine, all, has_netem))
+        Ok(ClusterFaultsReport::of(machine, (seed, built_from), parts as usize, all, has_netem))
     }
+}
 
-    fn report(&self, machine: Machine, all: PartOutcome, has_netem: bool) -> ClusterFaultsReport {
+impl ClusterFaultsReport {
+    fn of(
+        machine: Machine,
+        (seed, built_from): (u64, BuiltFrom),
+        parts: usize,
+        all: PartOutcome,
+        has_netem: bool,
+    ) -> Self {
         let mut skipped = vec![
             SkippedFault {
                 kind: "clock_an_hour_off",
@@ -187,10 +269,12 @@ impl ClusterFaultsArgs {
         let unavailable =
             Sample::new(all.outages.iter().filter(|outage| outage.alone).map(|outage| outage.ms).collect());
         let faults = all.totals.kinds.values().sum();
-        ClusterFaultsReport {
+        Self {
             machine,
+            built_from,
             nodes: NODES,
-            seed: self.parameters.seed,
+            seed,
+            parts,
             faults,
             skipped,
             failed_homes: all.outages.iter().filter(|outage| outage.alone).count(),
@@ -199,9 +283,25 @@ impl ClusterFaultsArgs {
             lease_ms: TTL.as_millis() as u64,
             unavailable: ways.into_iter().map(OutageRow::of).collect(),
             recovery_max_s: all.recovery_s.iter().copied().fold(0.0, f64::max),
+            undecided_share: all.checkers.undecided_share(),
             checkers: all.checkers,
             totals: all.totals,
         }
+    }
+}
+
+fn judge_again(file: &Path, json: bool) -> Result<(), LabError> {
+    let (part, history) = history_file::read(file)?;
+    let mut outcome = PartOutcome::default();
+    judged(&history, part, &mut outcome)?;
+    let Totals { operations, lost, stale, undecided, violations, .. } = outcome.totals;
+    let checkers = outcome.checkers;
+    let undecided_share = checkers.undecided_share();
+    let told = JudgedHistory { part, operations, lost, stale, undecided_share, checkers, undecided, violations };
+    tell(&told, json)?;
+    match lost + stale {
+        0 => Ok(()),
+        _ => Err(LabError::Found(format!("{lost} reads miss acknowledged writes, and {stale} are old"))),
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use http::Method;
-use nigh_check::history::Operation;
+use nigh_check::history::{History, Operation};
 use nigh_terms::ShardId;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -15,10 +15,11 @@ use tokio::runtime::Handle;
 use super::NODES;
 use super::availability::{FailedHome, Outage, SHARDS, WriteTimes, probe, probe_of};
 use super::clients::{BUCKET, Client, OBJECTS, PATIENCE, key, look};
+use super::failed_invocations::{FailureCount, FailuresByCause};
 use super::invokers::{Ends, Invoker, deploy};
-use super::judgement::{Checkers, MutationOutcome, judged};
+use super::judgement::{Checkers, MutationOutcome, UndecidedObject, judged};
 use super::plan::{Blow, Wiring, plan};
-use super::record::{Record, now};
+use super::record::{Record, Recorded, now};
 use super::sharers::{PutWithSharersDead, measure};
 use super::world::World;
 use crate::LabError;
@@ -33,6 +34,12 @@ const BEFORE: Duration = Duration::from_secs(2);
 const RECOVERED_WITHIN: Duration = Duration::from_secs(120);
 /// How long one object may be refused then.
 const READ_WITHIN: Duration = Duration::from_secs(60);
+/// How long a generation of objects is read back after its fault; what does not answer by then is read at the end alone.
+const READ_BACK_WITHIN: Duration = Duration::from_secs(10);
+/// How long one of these answers is waited for.
+const READ_BACK_PATIENCE: Duration = Duration::from_secs(2);
+/// How long clients use a generation before its fault, at least.
+const FRESH: Duration = Duration::from_millis(700);
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// Broken promises that the report tells in full.
 pub(super) const DETAILS_MAX: usize = 20;
@@ -42,12 +49,27 @@ pub(super) struct Totals {
     pub(super) kinds: BTreeMap<String, u64>,
     pub(super) seconds: f64,
     pub(super) operations: u64,
-    /// Operations of which nobody knows whether they were done.
+    /// Operations without an answer.
     pub(super) unknown: u64,
+    /// Of these, writes that somebody found: they were done;
+    pub(super) unknown_found: u64,
+    /// and writes that nobody found.
+    pub(super) unknown_not_found: u64,
+    /// Writes that were refused by an answer which says that they were not done. They are no operations.
+    pub(super) refused: u64,
+    /// Operations that are entries of listings.
+    pub(super) listed_entries: u64,
+    /// Operations that read an object back after a fault.
+    pub(super) read_back: u64,
     /// Operations within invocations.
     pub(super) by_invocations: u64,
+    /// Invocations that their first attempt answered.
     pub(super) invocations: u64,
+    /// Invocations whose first attempt failed,
     pub(super) invocations_failed: u64,
+    /// and those of them that no retry answered either: what a client with Lambda's two retries sees.
+    pub(super) invocations_failed_with_retries: u64,
+    pub(super) failed_by_cause: FailuresByCause,
     /// Calls of functions by functions.
     pub(super) nested_calls: u64,
     /// Reads after the faults that miss an acknowledged write.
@@ -62,6 +84,8 @@ pub(super) struct Totals {
     pub(super) ended_by_itself: u64,
     pub(super) mutations: Vec<MutationOutcome>,
     pub(super) put_with_sharers_dead: Option<PutWithSharersDead>,
+    /// The first of the objects that a checker could not decide.
+    pub(super) undecided: Vec<UndecidedObject>,
     pub(super) violations: Vec<String>,
 }
 
@@ -82,9 +106,16 @@ impl PartOutcome {
         sum.seconds += more.seconds;
         sum.operations += more.operations;
         sum.unknown += more.unknown;
+        sum.unknown_found += more.unknown_found;
+        sum.unknown_not_found += more.unknown_not_found;
+        sum.refused += more.refused;
+        sum.listed_entries += more.listed_entries;
+        sum.read_back += more.read_back;
         sum.by_invocations += more.by_invocations;
         sum.invocations += more.invocations;
         sum.invocations_failed += more.invocations_failed;
+        sum.invocations_failed_with_retries += more.invocations_failed_with_retries;
+        sum.failed_by_cause.add(more.failed_by_cause);
         sum.nested_calls += more.nested_calls;
         sum.lost += more.lost;
         sum.stale += more.stale;
@@ -102,6 +133,8 @@ impl PartOutcome {
             }
         }
         sum.put_with_sharers_dead = sum.put_with_sharers_dead.or(more.put_with_sharers_dead);
+        sum.undecided.extend(more.undecided);
+        sum.undecided.truncate(DETAILS_MAX);
         sum.violations.extend(more.violations);
         sum.violations.truncate(DETAILS_MAX);
         self.outages.extend(other.outages);
@@ -131,13 +164,14 @@ pub(super) fn play_sharers(folder: &Path, handle: &Handle) -> Result<PartOutcome
     Ok(PartOutcome { totals, ..PartOutcome::default() })
 }
 
-/// Plays a part. `told` hears of each blow, how many faults that was, and may end it all.
+/// Plays a part: its outcome, and the history that it was judged by. `told` hears of each blow, how many faults that was,
+/// and may end it all.
 pub(super) fn play(
     folder: &Path,
     parameters: PartParameters,
     handle: &Handle,
     told: impl Fn(usize) -> Result<(), LabError>,
-) -> Result<PartOutcome, LabError> {
+) -> Result<(PartOutcome, History), LabError> {
     let begun = Instant::now();
     let PartParameters { part, faults, seed, has_netem } = parameters;
     let wiring = if part.is_multiple_of(2) { Wiring::Direct } else { Wiring::Relayed };
@@ -156,13 +190,14 @@ pub(super) fn play(
     let probes: Vec<(u16, usize, String)> = places
         .filter_map(|(shard, door)| Some((shard, door, probe_of(&doors.namespace, part, door, ShardId(shard))?)))
         .collect();
+    let long_lived: Vec<String> = probes.iter().map(|(.., key)| key.clone()).collect();
     let mut outcome = PartOutcome::default();
     let (mut failed, mut struck) = (Vec::new(), Ok(()));
     let ended = std::thread::scope(|scope| {
-        let (doors, record, ends, stop) = (&doors, &record, &ends, &stop);
+        let (doors, record, ends, stop, long_lived) = (&doors, &record, &ends, &stop, long_lived.as_slice());
         let mut threads = Vec::new();
         for number in 0..CLIENTS {
-            let mut client = Client::new(doors, record, part, number, seed);
+            let mut client = Client::new(doors, (record, long_lived), part, number, seed);
             threads.push(scope.spawn(move || client.live(stop)));
         }
         for number in 0..INVOKERS {
@@ -176,7 +211,7 @@ pub(super) fn play(
         world.wait(BEFORE);
         for blow in &blows {
             let blow = strike(&mut world, blow, &mut outcome.totals.kinds, &mut failed);
-            struck = blow.and_then(&told);
+            struck = blow.and_then(&told).and_then(|()| next_generation(&mut world, record, part));
             if struck.is_err() {
                 break;
             }
@@ -196,20 +231,43 @@ pub(super) fn play(
             ));
         }
     }
-    let keys = (0..OBJECTS).map(|object| key(part, object)).chain(probes.into_iter().map(|(.., key)| key));
-    look_at_all(&mut world, &record, keys, &mut outcome)?;
+    // Once more every object of every generation: what was under way when it was read back has ended now.
+    let generations = (0..=record.generation()).flat_map(|generation| keys(part, generation));
+    for (key, door) in look_at_all(&mut world, &record, generations.chain(long_lived), PATIENCE, None)? {
+        outcome.totals.not_recovered += 1;
+        let what = format!("{key} cannot be read at node {} after the faults", door + 1);
+        outcome.totals.violations.push(what);
+    }
     outcome.totals.ended_by_itself = world.ended_by_itself;
     world.end();
     outcome.outages = failed.iter().map(|failed| Outage::of(failed, &taken)).collect();
     outcome.totals.invocations = ends.answered.into_inner();
-    outcome.totals.invocations_failed = ends.failed.into_inner();
     outcome.totals.nested_calls = ends.nested.into_inner();
-    let (history, mixed, first_mixed) = record.take();
-    outcome.totals.mixed = mixed;
+    let by_cause = ends.failed.into_inner();
+    let FailureCount { failed, answered_on_retry } = by_cause.sum();
+    outcome.totals.invocations_failed = failed;
+    outcome.totals.invocations_failed_with_retries = failed - answered_on_retry;
+    outcome.totals.failed_by_cause = by_cause;
+    let Recorded { history, listed, refused, mixed, first_mixed } = record.take();
+    (outcome.totals.listed_entries, outcome.totals.refused, outcome.totals.mixed) = (listed, refused, mixed);
     outcome.totals.violations.extend(first_mixed.map(|what| format!("part {part}: {what}")));
     judged(&history, part, &mut outcome)?;
     outcome.totals.seconds = begun.elapsed().as_secs_f64();
-    Ok(outcome)
+    Ok((outcome, history))
+}
+
+fn keys(part: u32, generation: u32) -> impl Iterator<Item = String> {
+    (0..OBJECTS).map(move |object| key(part, generation, object))
+}
+
+/// Has clients go on with the next generation of objects, and reads the last one back at all doors.
+fn next_generation(world: &mut World, record: &Record, part: u32) -> Result<(), LabError> {
+    let begun = Instant::now();
+    let over = record.next_generation();
+    // Who does not answer by then is still read at the end of the part.
+    look_at_all(world, record, keys(part, over), READ_BACK_PATIENCE, Some(begun + READ_BACK_WITHIN))?;
+    world.wait(FRESH.saturating_sub(begun.elapsed()));
+    Ok(())
 }
 
 /// One blow: its faults begin one after another, and each is ended when its time is over. So many they were.
@@ -255,34 +313,34 @@ fn make_bucket(world: &World) -> Result<(), LabError> {
     caller.call(&Method::PUT, &format!("/{BUCKET}"), &[], b"")?.expect_done("make the bucket")
 }
 
-/// Reads every object at every node, when all is over.
+/// Reads these objects at every node, each until it answers, or up to `until` if that is given: those that did not answer,
+/// with the node.
 fn look_at_all(
     world: &mut World,
     record: &Record,
     keys: impl Iterator<Item = String>,
-    outcome: &mut PartOutcome,
-) -> Result<(), LabError> {
+    patience: Duration,
+    until: Option<Instant>,
+) -> Result<Vec<(String, usize)>, LabError> {
     let doors = world.doors.clone();
-    let mut callers = doors.callers(PATIENCE);
+    let (mut callers, mut unread) = (doors.callers(patience), Vec::new());
     for key in keys {
         for (door, caller) in callers.iter_mut().enumerate() {
-            let begun = Instant::now();
-            loop {
-                if let Some((operation, _)) = look(caller, record, &key)? {
-                    record.add(Operation { is_last: true, ..operation });
-                    break;
+            let limit = until.unwrap_or_else(|| Instant::now() + READ_WITHIN);
+            let mut is_read = false;
+            while !is_read && Instant::now() < limit {
+                match look(caller, record, &key)? {
+                    Some((operation, _)) => {
+                        record.add(Operation { is_last: true, ..operation });
+                        is_read = true;
+                    }
+                    None => world.wait(LOOK_EVERY),
                 }
-                if begun.elapsed() > READ_WITHIN {
-                    outcome.totals.not_recovered += 1;
-                    outcome
-                        .totals
-                        .violations
-                        .push(format!("{key} cannot be read at node {} after the faults", door + 1));
-                    break;
-                }
-                world.wait(LOOK_EVERY);
+            }
+            if !is_read {
+                unread.push((key.clone(), door));
             }
         }
     }
-    Ok(())
+    Ok(unread)
 }

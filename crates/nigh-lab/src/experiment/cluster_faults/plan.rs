@@ -21,6 +21,15 @@ pub(super) enum Kind {
     PauseNode,
     /// A node is stopped for longer: others take its shards, and it goes on and does not know.
     StopNode,
+    /// Two nodes are killed at once, and started again,
+    KillTwoNodes,
+    /// or all are.
+    KillAllNodes,
+    /// Two nodes are stopped at once for longer than their lease: one has all shards until they go on.
+    StopTwoNodes,
+    /// A node is killed, and another while it takes the first one's shards.
+    #[serde(rename = "kill_during_takeover")]
+    KillAtTakeover,
     /// A node's link is down.
     CutNode,
     /// Two nodes do not reach each other.
@@ -37,6 +46,9 @@ pub(super) enum Kind {
     /// stopped,
     #[serde(rename = "stop_nats_server")]
     StopServer,
+    /// stopped for less than the others take to elect another leader,
+    #[serde(rename = "pause_nats_server")]
+    PauseServer,
     /// or its link is down.
     #[serde(rename = "cut_nats_server")]
     CutServer,
@@ -49,6 +61,9 @@ pub(super) enum Kind {
     /// or their links are down.
     #[serde(rename = "cut_two_nats_servers")]
     CutTwoServers,
+    /// All NATS servers are killed at once, and started again.
+    #[serde(rename = "kill_all_nats_servers")]
+    KillAllServers,
     /// The store is killed, and started again.
     KillStore,
     /// The store answers nothing.
@@ -83,18 +98,24 @@ pub(super) enum Wiring {
 
 impl Kind {
     /// Those that strike in any wiring.
-    const ANYWHERE: [Self; 16] = [
+    const ANYWHERE: [Self; 22] = [
         Self::KillNode,
         Self::PauseNode,
         Self::StopNode,
+        Self::KillTwoNodes,
+        Self::KillAllNodes,
+        Self::StopTwoNodes,
+        Self::KillAtTakeover,
         Self::CutNode,
         Self::SeparateFromServers,
         Self::KillServer,
         Self::StopServer,
+        Self::PauseServer,
         Self::CutServer,
         Self::KillTwoServers,
         Self::StopTwoServers,
         Self::CutTwoServers,
+        Self::KillAllServers,
         Self::KillStore,
         Self::StopStore,
         Self::LateStore,
@@ -109,8 +130,10 @@ impl Kind {
     const fn class(self) -> u8 {
         match self {
             Self::KillNode | Self::PauseNode | Self::StopNode | Self::FullDisk => 0,
+            Self::KillTwoNodes | Self::KillAllNodes | Self::StopTwoNodes | Self::KillAtTakeover => 0,
             Self::CutNode | Self::SeparateNodes | Self::MuteNode | Self::SeparateFromServers | Self::BadPackets => 1,
             Self::KillServer | Self::StopServer | Self::KillTwoServers | Self::StopTwoServers => 2,
+            Self::PauseServer | Self::KillAllServers => 2,
             // Links of servers are links too.
             Self::CutServer | Self::CutTwoServers => 1,
             Self::KillStore | Self::StopStore => 3,
@@ -127,8 +150,9 @@ impl Kind {
     fn lasts(self, draw: &mut StdRng) -> Duration {
         let (from, to) = match self {
             Self::PauseNode => (0.2, 2.0),
-            Self::StopNode | Self::CutNode | Self::LateStore => (3.5, 6.0),
-            Self::KillTwoServers | Self::StopTwoServers | Self::CutTwoServers => (1.0, 5.0),
+            Self::PauseServer => (0.1, 1.0),
+            Self::StopNode | Self::CutNode | Self::LateStore | Self::StopTwoNodes | Self::KillAtTakeover => (3.5, 6.0),
+            Self::KillTwoServers | Self::StopTwoServers | Self::CutTwoServers | Self::KillAllServers => (1.0, 5.0),
             Self::ResetCalls | Self::ForgetCalls => (0.5, 1.5),
             _ => (0.5, 5.0),
         };
@@ -141,7 +165,7 @@ pub(super) struct Strike {
     pub(super) kind: Kind,
     /// The node that it strikes,
     pub(super) node: usize,
-    /// another one,
+    /// another one, which is the second where two are struck,
     pub(super) other: usize,
     /// and the NATS server; of two, this and the next.
     pub(super) server: usize,

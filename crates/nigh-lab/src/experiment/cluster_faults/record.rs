@@ -1,7 +1,7 @@
 //! What clients did and saw, written down as they did it.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use nigh_check::history::{History, Invocation, Moment, Operation, OperationResult, State, Value};
 use parking_lot::Mutex;
@@ -18,6 +18,12 @@ pub(super) fn now() -> Moment {
 pub(super) struct Record {
     history: Mutex<History>,
     values: AtomicU64,
+    /// The generation of objects that clients use now.
+    generation: AtomicU32,
+    /// Entries of listings among the operations: each is a read of one object.
+    listed: AtomicU64,
+    /// Writes that were refused by an answer which says that nothing was done.
+    refused: AtomicU64,
     /// Entity tags that were told, and whose they are.
     tags: Mutex<BTreeMap<String, Value>>,
     /// Objects whose bytes are of no one write.
@@ -29,6 +35,26 @@ impl Record {
     /// A value that nobody has written.
     pub(super) fn value(&self) -> Value {
         self.values.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    pub(super) fn generation(&self) -> u32 {
+        self.generation.load(Ordering::Relaxed)
+    }
+
+    /// Has all clients go on with new objects: the generation that ends. What is under way still ends in that one.
+    pub(super) fn next_generation(&self) -> u32 {
+        self.generation.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(super) fn listed(&self, operation: Operation) {
+        self.listed.fetch_add(1, Ordering::Relaxed);
+        self.add(operation);
+    }
+
+    /// A write that was not done, as its answer says. It is no operation: if its value is found, nobody has written it, and
+    /// no order explains that.
+    pub(super) fn refused(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn add(&self, operation: Operation) {
@@ -61,10 +87,29 @@ impl Record {
         self.first_mixed.lock().get_or_insert_with(|| what.to_owned());
     }
 
-    /// All of it, how many objects were of no one write, and the first of those.
-    pub(super) fn take(self) -> (History, u64, Option<String>) {
-        (self.history.into_inner(), self.mixed.into_inner(), self.first_mixed.into_inner())
+    /// All of it.
+    pub(super) fn take(self) -> Recorded {
+        Recorded {
+            history: self.history.into_inner(),
+            listed: self.listed.into_inner(),
+            refused: self.refused.into_inner(),
+            mixed: self.mixed.into_inner(),
+            first_mixed: self.first_mixed.into_inner(),
+        }
     }
+}
+
+/// What a part's clients have recorded.
+#[derive(Debug)]
+pub(super) struct Recorded {
+    pub(super) history: History,
+    /// Operations that are entries of listings.
+    pub(super) listed: u64,
+    /// Writes that were refused, and not done.
+    pub(super) refused: u64,
+    /// Objects that were of no one write, and the first of them.
+    pub(super) mixed: u64,
+    pub(super) first_mixed: Option<String>,
 }
 
 pub(super) fn read(object: &str, invocation: Option<usize>, begin: Moment, end: Moment, state: State) -> Operation {

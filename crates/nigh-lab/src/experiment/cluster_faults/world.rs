@@ -29,6 +29,8 @@ const DRAIN: Duration = Duration::from_secs(20);
 /// A node that says nothing of itself for so long says nothing.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
 const TENDED_EVERY: Duration = Duration::from_millis(100);
+/// During a takeover the second node dies so long, and half of the fault's length, after the first.
+const TAKEOVER: Duration = Duration::from_millis(500);
 /// Of the file system that a node's state has for itself.
 const DISK: &str = "256m";
 /// What a node of a small cluster on one machine may take.
@@ -257,7 +259,7 @@ impl World {
     }
 
     fn turn(&mut self, strike: &Strike, hands: &Hands, begins: bool) -> Result<(), LabError> {
-        let Strike { kind, node, other, server, .. } = *strike;
+        let Strike { kind, node, other, server, lasts } = *strike;
         let (this, that, next) = (self.machine(node), self.machine(other), (server + 1) % SERVERS);
         let failed = |error: io::Error| LabError::Node(format!("{}: {error}", name_of(&kind)));
         let Hands { end, halt, cut, part } = *hands;
@@ -272,10 +274,25 @@ impl World {
             Kind::MuteNode => network.unmute(this, that).map_err(failed)?,
             Kind::BadPackets => self.netem(this, if begins { "add" } else { "del" })?,
             Kind::PauseNode | Kind::StopNode => drop(halt(self.cluster.nodes()[node].process())),
+            Kind::StopTwoNodes => {
+                [node, other].into_iter().for_each(|one| drop(halt(self.cluster.nodes()[one].process())))
+            }
             Kind::KillServer => self.servers(&[server], end),
-            Kind::StopServer => self.servers(&[server], halt),
+            Kind::StopServer | Kind::PauseServer => self.servers(&[server], halt),
             Kind::KillTwoServers => self.servers(&[server, next], end),
             Kind::StopTwoServers => self.servers(&[server, next], halt),
+            Kind::KillAllServers => self.servers(&(0..SERVERS).collect::<Vec<_>>(), end),
+            Kind::KillTwoNodes => self.end_nodes(&[node, other], end, begins).map_err(failed)?,
+            Kind::KillAllNodes => {
+                self.end_nodes(&(0..usize::from(NODES)).collect::<Vec<_>>(), end, begins).map_err(failed)?
+            }
+            Kind::KillAtTakeover if begins => {
+                self.end_nodes(&[node], end, begins).map_err(failed)?;
+                // Its lease ends 2 to 3.25 s after its death, and then others begin to take its shards.
+                self.wait(TAKEOVER + lasts / 2);
+                self.end_nodes(&[other], end, begins).map_err(failed)?;
+            }
+            Kind::KillAtTakeover => self.end_nodes(&[node, other], end, begins).map_err(failed)?,
             Kind::KillStore => self.store(end),
             Kind::StopStore => self.store(halt),
             Kind::KillNode | Kind::LateStore => {
@@ -285,11 +302,7 @@ impl World {
                 if kind == Kind::LateStore && begins {
                     self.wait(Duration::from_millis(200));
                 }
-                let done = end(self.cluster.nodes()[node].process());
-                // It must come back.
-                if !begins {
-                    done.map_err(failed)?;
-                }
+                self.end_nodes(&[node], end, begins).map_err(failed)?;
             }
             Kind::FullDisk if begins => self.disks[node].fill().at(&self.disks[node].0)?,
             Kind::FullDisk => {
@@ -307,6 +320,12 @@ impl World {
             Kind::ResetCalls | Kind::ForgetCalls => self.relays[node].change(|weather| weather.reset += 1),
         }
         Ok(())
+    }
+
+    /// Kills nodes, or starts them again. Only then is an error one: what does not run cannot be killed, but must come back.
+    fn end_nodes(&mut self, which: &[usize], act: fn(&mut Process) -> io::Result<()>, begins: bool) -> io::Result<()> {
+        let acted: Vec<io::Result<()>> = which.iter().map(|node| act(self.cluster.nodes()[*node].process())).collect();
+        if begins { Ok(()) } else { acted.into_iter().collect() }
     }
 
     // Who does not run is hurt enough, and is started again by who tends the cluster.

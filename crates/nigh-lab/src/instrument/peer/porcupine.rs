@@ -1,6 +1,7 @@
 //! Porcupine, a checker of linearizability of others, in a program of a few lines (`tests/porcupine`) that `make peers`
 //! builds: histories go in, and which objects no order explains comes out.
 
+use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -28,6 +29,11 @@ fn program() -> Result<PathBuf, PeerError> {
     if path.is_file() { Ok(path) } else { Err(PeerError::not_installed(PEER, path.display(), HINT)) }
 }
 
+/// Fails if the program is not installed: before a long run, whose history it is to judge.
+pub(crate) fn expect_installed() -> Result<(), PeerError> {
+    program().map(drop)
+}
+
 /// What porcupine says of a history.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Verdict {
@@ -36,8 +42,8 @@ pub(crate) struct Verdict {
     pub(crate) objects: u64,
     /// Objects that no order of their operations explains.
     pub(crate) broken: Vec<String>,
-    /// Those that took too long.
-    pub(crate) undecided: Vec<String>,
+    /// Those that took too long, and how many operations each has.
+    pub(crate) undecided: BTreeMap<String, u64>,
 }
 
 fn line(object: &str, client: usize, operation: &Operation) -> String {
