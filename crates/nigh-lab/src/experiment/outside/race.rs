@@ -8,10 +8,10 @@ use http::Method;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use super::BUCKET;
 use super::clients::{Client, ClientEndpoint};
 use super::verdict::{Moment, OutsideFinding, OutsideRead, Write};
 use super::world::World;
+use super::{BUCKET, Mode};
 use crate::LabError;
 use crate::experiment::client_calls::element;
 use crate::instrument::parallel::joined;
@@ -69,7 +69,9 @@ pub(super) fn race(world: &World, length: Duration, seed: u64) -> Result<History
         history.refused += refused;
         history.refusal = history.refusal.take().or(refusal);
     }
-    world.handle.block_on(until_pushed(&world.node.endpoints.admin_socket, QUIET_WITHIN))?;
+    if world.mode != Mode::Ephemeral {
+        world.handle.block_on(until_pushed(&world.node.endpoints.admin_socket, QUIET_WITHIN))?;
+    }
     look(world, begun, &mut history)?;
     Ok(history)
 }

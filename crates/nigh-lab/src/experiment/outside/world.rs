@@ -29,6 +29,7 @@ pub(super) struct World {
     pub(super) store: ClientEndpoint,
     pub(super) node: NodeUnderTest,
     pub(super) handle: Handle,
+    pub(super) mode: Mode,
     /// The store; ended when dropped, after the node.
     _running: Box<dyn Peer + Send + Sync>,
 }
@@ -71,7 +72,7 @@ impl World {
         let node = NodeUnderTest::start_again(&node)?;
         let door = Door { server: node.s3()?, signer: node.signer("s3"), handle: handle.clone() };
         let nigh = ClientEndpoint::S3(Box::new(door));
-        let world = Self { nigh, store: asked, node, handle: handle.clone(), _running: running };
+        let world = Self { nigh, store: asked, node, handle: handle.clone(), mode: setting.mode, _running: running };
         world.prepare(setting)?;
         Ok(world)
     }
