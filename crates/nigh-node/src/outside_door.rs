@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `POST /outside/v1/push` | middleware, signed | 200 `{"state": "pushed" or "superseded"}` when Swift has the version |
 //! | `POST /outside/v1/invalidate` | middleware, signed | 200 `{"newest"}` of a begin, `{}` of an end |
-//! | `POST /outside/v1/s3-events` | an S3 service, with a bearer token | 200 when the copies are dropped |
+//! | `POST /outside/v1/s3-events` | an S3 service, with a bearer token | 200 when the copies are dropped and unpushed writes settled; 503 after 5 s |
 //!
 //! `signature` authenticates a report, `message` and `s3_events` parse it, and the object memory acts on it. A body is read
 //! within limits of length and time. Follows `integrations/swift/README.md`, "Wire: Swift to Nigh".
@@ -170,17 +170,24 @@ impl OutsideDoor {
             return Err(Refusal::Unknown("the token is not the one of outside.events_token_file"));
         }
         let body = read(body, EVENTS_BYTES_MAX).await?;
-        let mut dropped = 0_u64;
-        for ChangedObject { bucket, key, etag } in s3_events::parse(&body).map_err(Refusal::Bad)? {
+        let mut notices = Vec::new();
+        for ChangedObject { bucket, key, change } in s3_events::parse(&body).map_err(Refusal::Bad)? {
             // No object with an invalid key is cached.
             let Ok(key) = ObjectKey::new(&key) else { continue };
             for (namespace, bucket) in self.memory.bucket_named(None, &bucket) {
                 let object = ObjectId { namespace, bucket, key: key.clone() };
-                dropped += u64::from(self.memory.changed_outside(&object, etag.as_ref()));
+                let (memory, change) = (self.memory.clone(), change.clone());
+                notices.push(async move { memory.noticed(&object, &change).await });
             }
         }
+        // All at once: every copy is dropped before any of them waits.
+        let noticed = futures::future::join_all(notices).await;
+        let dropped = noticed.iter().filter(|noticed| matches!(noticed, Ok(true))).count() as u64;
         metrics::counter!("nigh_outside_copies_dropped_total").increment(dropped);
-        Ok(json!({ "dropped": dropped }))
+        match noticed.into_iter().find_map(Result::err) {
+            Some(error) => Err(Refusal::Failed(error)),
+            None => Ok(json!({ "dropped": dropped })),
+        }
     }
 
     /// The body of a message that the middleware has signed, and has not sent before.

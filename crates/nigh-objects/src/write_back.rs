@@ -9,8 +9,10 @@ mod bucket_calls;
 mod buckets;
 mod dirty;
 mod ephemeral;
+mod freshness;
 mod merged_page;
 mod modes;
+mod notices;
 mod persistor;
 mod policy;
 mod reads;
@@ -47,8 +49,13 @@ pub use self::dirty::{
     UnpushedWrite, WriteBackQueue,
 };
 use self::ephemeral::EphemeralObjects;
+use self::freshness::LastSeen;
+pub use self::freshness::{Freshness, ParseFreshnessError};
 pub(crate) use self::merged_page::joined;
 pub use self::merged_page::{PagePart, Side, merge, waiting};
+pub(crate) use self::notices::NoticeKind;
+use self::notices::Sending;
+pub use self::notices::StoreChange;
 pub(crate) use self::persistor::Copies;
 pub use self::policy::{Access, BucketPolicy, ModeRule, ParseWriteModeError, PolicyError, WriteMode};
 pub(crate) use self::reads::AskElsewhere;
@@ -171,6 +178,9 @@ pub(crate) struct WriteBack {
     refused: Mutex<RefusedRequests>,
     /// Objects whose placeholder is on its way to the store.
     announcing: Mutex<HashSet<ObjectId>>,
+    sending: Sending,
+    /// What the store was last seen to have, in buckets with a bound on the age of copies.
+    seen: Mutex<LastSeen>,
     /// The number of pushes and placeholders that have ended.
     pushes: watch::Sender<u64>,
     /// Notified when there is something to push.
@@ -260,6 +270,8 @@ impl WriteBack {
             unannounced,
             refused,
             announcing,
+            sending: Sending::default(),
+            seen: Mutex::default(),
             pushes,
             work,
             buckets,

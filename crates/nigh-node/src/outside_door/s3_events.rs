@@ -2,9 +2,12 @@
 //!
 //! Two forms: a list of records, as S3 sends them to its targets and MinIO to a webhook ("Event message structure" of
 //! the Amazon S3 User Guide; keys are encoded as in a form), and one event of `EventBridge` (keys as they are). Their
-//! order does not matter: dropping a copy twice, or late, does no harm.
+//! order does not matter: dropping a copy twice, or late, does no harm, and a push is conditional on what the store has.
+//! Only the removals of a list of records count as removals: `EventBridge` sends them after their writers were answered,
+//! so a write here may be newer than they are.
 
 use nigh_data::ETag;
+use nigh_objects::StoreChange;
 use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 
@@ -15,9 +18,8 @@ pub struct ChangedObject {
     pub bucket: String,
     /// The object's key.
     pub key: String,
-    /// The entity tag of the bytes now; none if the object is gone, or if its metadata may have changed without its
-    /// bytes.
-    pub etag: Option<ETag>,
+    /// What the store has now; `Changed` also if the metadata may have changed without the bytes.
+    pub change: StoreChange,
 }
 
 #[derive(Deserialize)]
@@ -72,8 +74,8 @@ pub fn parse(body: &[u8]) -> Result<Vec<ChangedObject>, String> {
         (Some(kind), Some(entities)) => {
             let is_write = kind == "Object Created" && entities.reason.as_deref() != Some("CopyObject");
             let Entities { bucket, object, .. } = entities;
-            let etag = object.etag.filter(|_| is_write).map(tag);
-            Ok(vec![ChangedObject { bucket: bucket.name, key: object.key, etag }])
+            let change = written(object.etag.filter(|_| is_write));
+            Ok(vec![ChangedObject { bucket: bucket.name, key: object.key, change }])
         }
         _ if message.event.as_deref() == Some("s3:TestEvent") => Ok(Vec::new()),
         _ => Err("it has neither Records nor a detail".to_owned()),
@@ -91,12 +93,16 @@ fn of_record(record: Record) -> Option<ChangedObject> {
     let Entities { bucket, object, .. } = record.s3;
     let key = object.key.replace('+', " ");
     let key = percent_decode_str(&key).decode_utf8().ok()?.into_owned();
-    Some(ChangedObject { bucket: bucket.name, key, etag: object.etag.filter(|_| is_write).map(tag) })
+    let change = match name.starts_with("ObjectRemoved") {
+        true => StoreChange::Removed,
+        false => written(object.etag.filter(|_| is_write)),
+    };
+    Some(ChangedObject { bucket: bucket.name, key, change })
 }
 
-/// An entity tag with or without its quotes.
-fn tag(text: String) -> ETag {
-    ETag(text.trim_matches('"').to_owned())
+/// A write that leaves bytes with this entity tag, which may have its quotes; or a change that does not say what it leaves.
+fn written(etag: Option<String>) -> StoreChange {
+    etag.map_or(StoreChange::Changed, |text| StoreChange::Holds(ETag(text.trim_matches('"').to_owned())))
 }
 
 #[cfg(test)]
@@ -104,7 +110,7 @@ mod tests {
     use super::*;
 
     fn changed(bucket: &str, key: &str, etag: Option<&str>) -> ChangedObject {
-        ChangedObject { bucket: bucket.to_owned(), key: key.to_owned(), etag: etag.map(|etag| ETag(etag.to_owned())) }
+        ChangedObject { bucket: bucket.to_owned(), key: key.to_owned(), change: written(etag.map(str::to_owned)) }
     }
 
     #[test]
@@ -129,7 +135,7 @@ mod tests {
             changed("b", "a b/cü", Some("e1")),
             changed("b", "d+e", Some("e1")),
             changed("b", "f", None),
-            changed("b", "g", None),
+            ChangedObject { change: StoreChange::Removed, ..changed("b", "g", None) },
         ];
         assert_eq!(parse(body.as_bytes()).unwrap(), expected);
     }

@@ -11,14 +11,22 @@ use super::reads::EPHEMERAL_ATTEMPTS;
 use crate::write_back::Copies;
 
 impl ObjectMemoryState {
-    /// Drops the copy, if the bucket's policy makes copies compared with the store and the store has another object.
+    /// Drops the copy if the store has another object, where the bucket's policy bounds the age of copies and the store
+    /// was not asked within the bound. An unpushed write over which others have written gives way to theirs.
     pub(super) async fn revalidate(&self, object: &ObjectId) -> Result<(), ObjectError> {
-        if !self.back.revalidates(object) {
+        let Some(bound) = self.back.freshness(object) else { return Ok(()) };
+        if let Some(version) = self.back.agree_with_store(object).await? {
+            self.forget(object, version);
+        }
+        if self.back.newest_waiting(object).is_some() {
             return Ok(());
         }
         let Some(kept) = self.shelf().peek(object).map(|kept| kept.meta.unpack()) else {
             return Ok(());
         };
+        if self.back.is_fresh(object, &kept.etag, bound) {
+            return Ok(());
+        }
         match self.back.head(object).await {
             Ok(meta) if meta.etag == kept.etag => {}
             Ok(_) | Err(ObjectError::NoSuchKey(_)) => self.forget(object, kept.version),

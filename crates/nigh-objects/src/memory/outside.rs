@@ -1,5 +1,6 @@
 //! The store's notices about outside: somebody reads a placeholder, begins a write, or has written.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_recursion::async_recursion as boxed;
@@ -8,8 +9,12 @@ use nigh_stores::swift::shadow::SwiftTimestamp;
 use nigh_terms::{BucketName, Namespace, Version};
 
 use super::{ObjectMemory, ObjectMemoryState};
-use crate::write_back::PushOutcome;
+use crate::sync::timeout;
+use crate::write_back::{NoticeKind, PushOutcome, StoreChange};
 
+/// How long a notice of an outside write waits until this node's unpushed write of the object is settled with it. Amazon
+/// EventBridge gives up after five seconds.
+const NOTICE_WITHIN: Duration = Duration::from_secs(5);
 /// The longest lease of an outside write.
 const LEASE_MAX: Duration = Duration::from_secs(3600);
 
@@ -18,6 +23,17 @@ impl ObjectMemoryState {
     /// store.
     pub(super) fn is_written_outside(&self, object: &ObjectId) -> bool {
         self.outside.lock().hold(object, self.clock.monotonic())
+    }
+
+    /// Settles writes of `object` here with an outsider's, which the store has: what was acknowledged here is pushed, or
+    /// gives way, and no later write of this node replaces what the store had before.
+    async fn settle_with_outsider(self: &Arc<Self>, object: &ObjectId) -> Result<(), ObjectError> {
+        let _turn = self.order.turn(object).await?;
+        self.back.flush(object).await?;
+        self.back.superseded(object).await;
+        // A read may have cached the write that was unpushed until now.
+        self.written_by_others(object);
+        Ok(())
     }
 }
 
@@ -76,6 +92,30 @@ impl ObjectMemory {
         if applied.is_some() {
             inner.outside.lock().end(object, token);
         }
+    }
+
+    /// The store's notice that `object` was written or removed, by anybody: what `changed_outside` does, and where an
+    /// outsider changed an object of a shared bucket that has an unpushed write, or is being written, that is settled
+    /// before this returns. Where the object's home is on another node, that is told, and nobody waits for it. True if a
+    /// copy was dropped.
+    ///
+    /// # Errors
+    /// `SlowDown` if it takes longer than five seconds; the store's. The copy is dropped all the same.
+    #[boxed]
+    pub async fn noticed(&self, object: &ObjectId, change: &StoreChange) -> Result<bool, ObjectError> {
+        let inner = &self.0;
+        let kind = inner.back.heard(object, change);
+        if kind == NoticeKind::Own {
+            return Ok(false);
+        }
+        let is_under_way = inner.writing.lock().contains_key(object);
+        let dropped = self.changed_outside(object, change.etag());
+        if kind == NoticeKind::OverUnpushed || kind == NoticeKind::Outside && is_under_way {
+            let late = "the store does not take what was written before the outsider's write";
+            let settled = timeout(NOTICE_WITHIN, inner.settle_with_outsider(object)).await;
+            settled.map_err(|_| ObjectError::SlowDown(late))??;
+        }
+        Ok(dropped)
     }
 
     /// The store reports that `object` was written or deleted, by anybody. If the store also reports its entity tag

@@ -9,6 +9,7 @@ mod interleavings;
 mod invocations;
 mod many;
 mod notices;
+mod outside_writers;
 mod races;
 mod reads;
 mod repeats;

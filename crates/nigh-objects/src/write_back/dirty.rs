@@ -147,6 +147,7 @@ impl WriteBackQueue {
                 doubt: Monotonic(0),
                 failures: 0,
                 may_lack: None,
+                contested: false,
             };
             self.put_back(object, entry);
             return Vec::new();

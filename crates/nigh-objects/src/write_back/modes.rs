@@ -5,8 +5,8 @@ use std::sync::Arc;
 use nigh_data::{ObjectError, ObjectId, Tags};
 use nigh_terms::{BucketName, Namespace};
 
-use super::WriteBack;
 use super::policy::{Access, BucketPolicy, WriteMode};
+use super::{Freshness, WriteBack};
 
 impl WriteBack {
     fn policy(&self, object: &ObjectId) -> Option<Arc<BucketPolicy>> {
@@ -32,9 +32,9 @@ impl WriteBack {
         self.policy(object).is_some_and(|policy| policy.access == Access::Shared)
     }
 
-    /// True if the store must be asked before a copy of `object` serves.
-    pub(crate) fn revalidates(&self, object: &ObjectId) -> bool {
-        self.policy(object).is_some_and(|policy| policy.revalidate) && self.dirty.lock().get(object).is_none()
+    /// How old a copy of `object` may be that serves without a question to the store; none if there is no bound.
+    pub(crate) fn freshness(&self, object: &ObjectId) -> Option<Freshness> {
+        self.policy(object)?.freshness
     }
 
     /// A bucket's policy.

@@ -182,6 +182,9 @@ impl WriteBack {
         if let (WriteMode::Shadow, ObjectState::Put(meta)) = (push.mode, &push.becomes) {
             return self.push_shadow(push, meta, copies).await;
         }
+        if push.contested && self.is_shared(&push.object) {
+            return Outcome::Conflict;
+        }
         let mut base = push.base.clone();
         if push.looks_first() {
             match self.look(push).await {
@@ -209,7 +212,8 @@ impl WriteBack {
         };
         match put {
             Ok(()) => Outcome::Stored(push.becomes.leaves()),
-            Err(ObjectError::PreconditionFailed(_)) => match self.look(push).await {
+            // Some services refuse a write over an object that is gone as they refuse a read of it.
+            Err(ObjectError::PreconditionFailed(_) | ObjectError::NoSuchKey(_)) => match self.look(push).await {
                 Ok(StoreState::Done(holds)) => Outcome::Stored(holds),
                 Ok(StoreState::Newer(_) | StoreState::Others(_)) if self.is_shared(&push.object) => Outcome::Conflict,
                 Ok(StoreState::Newer(_)) => Outcome::Superseded,

@@ -12,6 +12,8 @@ use nigh_stores::StoreAbilities;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use super::freshness::Freshness;
+
 /// What has happened when a write is acknowledged. In order: a later one promises more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -89,7 +91,7 @@ pub struct ModeRule {
 
 /// The policy of a bucket's writes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(from = "PolicyDocument")]
 pub struct BucketPolicy {
     /// The bucket's mode; with none, the namespace's or the node's.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -99,11 +101,32 @@ pub struct BucketPolicy {
     pub floor: Option<WriteMode>,
     /// Whether the bucket is written from outside too.
     pub access: Access,
-    /// True if the store must be asked before each hit whether the copy is the newest.
-    pub revalidate: bool,
+    /// How long ago the store may have been asked about an object that is served from memory; none: any time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub freshness: Option<Freshness>,
     /// The modes of some of its objects.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<ModeRule>,
+}
+
+/// A policy as it is read: also one that an earlier build stored, which asked the store at each hit or never.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct PolicyDocument {
+    mode: Option<WriteMode>,
+    floor: Option<WriteMode>,
+    access: Access,
+    revalidate: bool,
+    freshness: Option<Freshness>,
+    rules: Vec<ModeRule>,
+}
+
+impl From<PolicyDocument> for BucketPolicy {
+    fn from(document: PolicyDocument) -> Self {
+        let PolicyDocument { mode, floor, access, revalidate, freshness, rules } = document;
+        let freshness = freshness.or_else(|| revalidate.then_some(Freshness::ALWAYS));
+        Self { mode, floor, access, freshness, rules }
+    }
 }
 
 /// The most rules of a bucket.
@@ -233,6 +256,20 @@ mod tests {
         assert_eq!(check(&floored, PLAIN), Ok(()), "the floor makes all of it go through");
         let by_default = BucketPolicy { access: Access::Shared, ..BucketPolicy::default() };
         assert_eq!(check(&by_default, PLAIN), Err(PolicyError::NoConditions("plain")));
+    }
+
+    #[test]
+    fn a_policy_that_an_earlier_build_stored_asks_the_store_as_it_did() {
+        let read = |text: &str| serde_json::from_str::<BucketPolicy>(text).unwrap();
+        let old =
+            r#"{"mode":"lazy","access":"shared","revalidate":REVALIDATES,"rules":[{"prefix":"a","mode":"through"}]}"#;
+        for (revalidates, freshness) in [("true", Some(Freshness::ALWAYS)), ("false", None)] {
+            let policy = read(&old.replace("REVALIDATES", revalidates));
+            assert_eq!((policy.freshness, policy.access, policy.rules.len()), (freshness, Access::Shared, 1));
+            assert_eq!(read(&serde_json::to_string(&policy).unwrap()), policy);
+        }
+        assert_eq!(read(r#"{"freshness":"30s"}"#).freshness, Some(Freshness::millis(30_000)));
+        assert!(serde_json::from_str::<BucketPolicy>(r#"{"fresh":"30s"}"#).is_err(), "a wrong name is refused");
     }
 
     #[test]

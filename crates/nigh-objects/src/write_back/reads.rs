@@ -11,7 +11,7 @@ use nigh_engine::LedgerError;
 use nigh_stores::{ListQuery, check_pin};
 use nigh_terms::{BucketName, Namespace, ObjectKey};
 
-use super::dirty::{ObjectState, UnpushedWrite};
+use super::dirty::{Base, ObjectState, UnpushedWrite};
 use super::merged_page::{PagePart, Side, joined, merge, waiting};
 use super::policy::WriteMode;
 use super::{WriteBack, unkept};
@@ -89,9 +89,15 @@ impl WriteBack {
             if let Some((meta, _)) = self.waiting_put(object)? {
                 return Ok(ObjectMeta::clone(&meta));
             }
+            let asked = self.clock.monotonic();
             match self.store.head(object).await {
                 Err(_) if self.met_a_placeholder(object).await => {}
-                other => return other,
+                other => {
+                    if let Ok(meta) = &other {
+                        self.note_seen(object, &Base::Holds(meta.etag.clone()), asked);
+                    }
+                    return other;
+                }
             }
         }
         Err(ObjectError::SlowDown("the object changes faster than it can be read"))
@@ -115,9 +121,15 @@ impl WriteBack {
         for _ in 0..READ_ATTEMPTS {
             self.certain(object).await?;
             let Some((meta, _)) = self.waiting_put(object)? else {
+                let asked = self.clock.monotonic();
                 match self.store.get(object, range.clone(), pinned).await {
                     Err(_) if self.met_a_placeholder(object).await => continue,
-                    other => return other,
+                    other => {
+                        if let Ok((meta, _)) = &other {
+                            self.note_seen(object, &Base::Holds(meta.etag.clone()), asked);
+                        }
+                        return other;
+                    }
                 }
             };
             check_pin(&meta, pinned)?;
@@ -135,7 +147,6 @@ impl WriteBack {
     /// unpushed writes included.
     ///
     /// # Errors
-    /// The store's.
     /// The store's.
     pub(crate) async fn list(
         &self,

@@ -87,6 +87,14 @@ impl WriteBack {
         self.until(within, all_had, "the store has not taken what was written before").await
     }
 
+    /// Pushes the object's unpushed write of a shared bucket now, without waiting: others may have written it.
+    pub(crate) fn push_soon(&self, object: &ObjectId) {
+        if self.is_shared(object) {
+            self.dirty.lock().want(object);
+            self.work.notify_one();
+        }
+    }
+
     pub(super) async fn flushed(&self, object: &ObjectId, version: Version) -> Result<(), ObjectError> {
         self.dirty.lock().want(object);
         self.work.notify_one();

@@ -1,7 +1,7 @@
 //! `nigh objects policy`: a bucket's write modes, and whether outsiders write to it.
 
 use clap::{Args, ValueEnum};
-use nigh_objects::{Access, BucketPolicy, ModeRule, ParseWriteModeError, WriteMode};
+use nigh_objects::{Access, BucketPolicy, Freshness, ModeRule, ParseWriteModeError, WriteMode};
 
 use super::bucket_only;
 use crate::context::Globals;
@@ -16,7 +16,7 @@ Examples:
   nigh objects policy nigh://pictures                                show it
   nigh objects policy nigh://pictures --mode through
   nigh objects policy nigh://pictures --rule tmp/=ephemeral --floor ephemeral
-  nigh objects policy nigh://incoming --access shared --revalidate true
+  nigh objects policy nigh://incoming --access shared --freshness 0s
 
 Modes, weakest first: ephemeral, lazy, shadow, through. What is not named stays; writes acknowledged before stay as they
 are. docs/stores.md says what each mode promises.")]
@@ -32,8 +32,11 @@ pub(crate) struct PolicyArgs {
     /// Who writes to the bucket
     #[arg(long)]
     access: Option<AccessArg>,
-    /// Before each hit, ask the store whether the cached copy is the newest
-    #[arg(long)]
+    /// How old a cached copy may be: 0s asks the store before each hit, 30s at most every 30 seconds, none never
+    #[arg(long, value_name = "DURATION")]
+    freshness: Option<FreshnessArg>,
+    /// The earlier name: `true` is `--freshness 0s`, `false` is `--freshness none`
+    #[arg(long, hide = true, conflicts_with = "freshness")]
     revalidate: Option<bool>,
     /// Another write mode for keys that begin with PREFIX; may be repeated; replaces all rules that the bucket had
     #[arg(long = "rule", value_name = "PREFIX=MODE")]
@@ -53,6 +56,24 @@ enum AccessArg {
     Exclusive,
     /// Others too: Nigh overwrites none of their writes
     Shared,
+}
+
+/// A bound, or none.
+#[derive(Clone, Copy)]
+struct FreshnessArg(Option<Freshness>);
+
+impl std::str::FromStr for FreshnessArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "none" => Ok(Self(None)),
+            _ => match text.parse::<Freshness>() {
+                Ok(bound) => Ok(Self(Some(bound))),
+                Err(error) => Err(format!("{error}; `none` lets a copy serve for any time")),
+            },
+        }
+    }
 }
 
 #[derive(Clone)]
@@ -92,6 +113,7 @@ impl PolicyArgs {
         self.mode.is_none()
             && self.floor.is_none()
             && self.access.is_none()
+            && self.freshness.is_none()
             && self.revalidate.is_none()
             && self.rules.is_empty()
             && self.tag_rules.is_empty()
@@ -108,7 +130,10 @@ impl PolicyArgs {
                 AccessArg::Shared => Access::Shared,
             };
         }
-        policy.revalidate = self.revalidate.unwrap_or(policy.revalidate);
+        let revalidate = self.revalidate.map(|revalidate| FreshnessArg(revalidate.then_some(Freshness::ALWAYS)));
+        if let Some(FreshnessArg(freshness)) = self.freshness.or(revalidate) {
+            policy.freshness = freshness;
+        }
         let rules = self.rules.iter().map(|PrefixRule(rule)| rule);
         let rules: Vec<ModeRule> = rules.chain(self.tag_rules.iter().map(|TagRule(rule)| rule)).cloned().collect();
         if !rules.is_empty() {
@@ -148,7 +173,7 @@ pub(super) async fn run(args: PolicyArgs, globals: &Globals) -> Result<(), CliEr
             Access::Shared => "others too".to_owned(),
         },
     );
-    row("asks before hits".to_owned(), if policy.revalidate { "yes" } else { "no" }.to_owned());
+    row("copies serve for".to_owned(), policy.freshness.map_or("any time".to_owned(), |bound| bound.to_string()));
     for rule in &policy.rules {
         let what = match &rule.tag {
             Some((name, value)) => format!("tag {name}={value} {}", rule.prefix),
@@ -157,4 +182,37 @@ pub(super) async fn run(args: PolicyArgs, globals: &Globals) -> Result<(), CliEr
         row(what, rule.mode.to_string());
     }
     output::print_table(&table)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: PolicyArgs,
+    }
+
+    fn changed(before: &BucketPolicy, options: &[&str]) -> Result<BucketPolicy, String> {
+        let line = Line::try_parse_from(["policy", "nigh://b"].iter().chain(options));
+        line.map(|line| line.args.changed(before.clone())).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_bound_on_the_age_of_copies_is_set_by_its_name_or_by_the_earlier_one_and_taken_away() {
+        let none = BucketPolicy::default();
+        let bound = |bound| BucketPolicy { freshness: Some(bound), ..BucketPolicy::default() };
+        let always = bound(Freshness::ALWAYS);
+        assert_eq!(changed(&none, &["--freshness", "0s"]).unwrap(), always);
+        assert_eq!(changed(&none, &["--freshness", "30 s"]).unwrap(), bound(Freshness::millis(30_000)));
+        assert_eq!(changed(&none, &["--revalidate", "true"]).unwrap(), always);
+        assert_eq!(changed(&always, &["--revalidate", "false"]).unwrap(), none);
+        assert_eq!(changed(&always, &["--freshness", "none"]).unwrap(), none);
+        assert_eq!(changed(&always, &["--access", "exclusive"]).unwrap(), always, "what is not named stays");
+        let refused = changed(&none, &["--freshness", "30"]).unwrap_err();
+        assert!(refused.contains("`30s`") && refused.contains("`none`"), "{refused}");
+    }
 }

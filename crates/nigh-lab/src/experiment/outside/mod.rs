@@ -4,10 +4,11 @@
 //! For each store and write mode: clients of a node and clients of the store behind it write, delete and read the same
 //! keys, a few at a time, then others; at the end nothing waits, and each key is read on both sides. A read is *stale* if
 //! it is older than what had been acknowledged, to anybody, before it began. An outside write is *lost* if the store ends
-//! with something older and nothing of it is kept apart. Each row says what guards Nigh's copies; rows of the control
-//! have no guard, and must show that the experiment finds what it looks for.
+//! with something older and nothing of it is kept apart. Each row says what guards Nigh's copies, and `promises` which
+//! counts must be zero then; rows of the control have no guard, and must show that the experiment finds what it looks for.
 
 mod clients;
+mod promises;
 mod race;
 mod verdict;
 mod world;
@@ -54,6 +55,7 @@ enum Mode {
     Through,
     Shadow,
     Lazy,
+    Ephemeral,
 }
 
 /// What keeps Nigh's copies from being older than what others wrote.
@@ -64,9 +66,11 @@ enum Guard {
     Middleware,
     /// The service sends an event before it answers the writer.
     Events,
-    /// The bucket asks the store before each hit.
-    Revalidate,
-    /// Nothing does: the control.
+    /// The bucket's policy has Nigh ask the store before each hit.
+    Freshness,
+    /// Nothing does. Nigh knows that others write the bucket, and overwrites nothing of theirs.
+    Shared,
+    /// Nothing does, and Nigh takes the bucket for its own: the control.
     None,
 }
 
@@ -78,7 +82,7 @@ struct Setting {
 }
 
 /// All that is raced; the control last.
-const SETTINGS: [Setting; 9] = {
+const SETTINGS: [Setting; 15] = {
     const fn of(store: Store, mode: Mode, guard: Guard) -> Setting {
         Setting { store, mode, guard }
     }
@@ -87,27 +91,23 @@ const SETTINGS: [Setting; 9] = {
         of(Store::Swift, Mode::Shadow, Guard::Middleware),
         of(Store::Swift, Mode::Lazy, Guard::Middleware),
         of(Store::Minio, Mode::Through, Guard::Events),
-        of(Store::Minio, Mode::Through, Guard::Revalidate),
+        of(Store::Minio, Mode::Through, Guard::Freshness),
         of(Store::Minio, Mode::Lazy, Guard::Events),
-        of(Store::Versitygw, Mode::Through, Guard::Revalidate),
+        of(Store::Minio, Mode::Lazy, Guard::Freshness),
+        of(Store::Minio, Mode::Lazy, Guard::Shared),
+        of(Store::Versitygw, Mode::Through, Guard::Freshness),
+        of(Store::Versitygw, Mode::Lazy, Guard::Freshness),
+        of(Store::Versitygw, Mode::Lazy, Guard::Shared),
+        of(Store::Versitygw, Mode::Ephemeral, Guard::Shared),
         of(Store::Swift, Mode::Through, Guard::None),
         of(Store::Minio, Mode::Lazy, Guard::None),
+        of(Store::Versitygw, Mode::Lazy, Guard::None),
     ]
 };
 
 impl Setting {
     fn name(self) -> String {
         format!("{:?} {:?} {:?}", self.store, self.mode, self.guard).to_lowercase()
-    }
-
-    /// Whether a stale read breaks a promise here.
-    fn promises_fresh_reads(self) -> bool {
-        self.guard != Guard::None && self.mode != Mode::Lazy
-    }
-
-    /// Whether a lost write does.
-    fn promises_no_loss(self) -> bool {
-        self.guard != Guard::None
     }
 }
 
@@ -178,7 +178,7 @@ impl OutsideArgs {
         }
         if rows.is_empty() {
             let hint = "run `make peers` for the stores; `--only` takes words of: swift minio versitygw through shadow lazy \
-                        middleware events revalidate none";
+                        ephemeral middleware events freshness shared none";
             return Err(LabError::Missing { missing: format!("a row to race ({})", left_out.join("; ")), hint });
         }
         Ok(OutsideReport { machine, seconds: self.seconds, seed: self.seed, rows, left_out })
@@ -211,26 +211,16 @@ impl Row {
 impl OutsideReport {
     /// Refuses broken promises, and a control that found nothing.
     fn check(&self) -> Result<(), LabError> {
-        let (mut stale, mut lost, mut mixed, mut blind) = (0, 0, 0, 0);
-        for row in &self.rows {
-            let Row { setting, stale_reads, verdict, .. } = row;
-            if setting.promises_fresh_reads() {
-                stale += stale_reads;
-                lost += verdict.undone_deletions;
+        let mut broken = Vec::new();
+        for Row { setting, stale_reads, verdict, .. } in &self.rows {
+            let name = setting.name();
+            for (what, count) in promises::broken(*setting, verdict) {
+                broken.push(format!("{name}: {count} {what}"));
             }
-            if setting.promises_no_loss() {
-                lost += verdict.lost_outside_writes + verdict.lost_nigh_writes;
-            } else if stale_reads + verdict.lost_outside_writes == 0 {
-                blind += 1;
+            if setting.guard == Guard::None && stale_reads + verdict.lost_outside_writes == 0 {
+                broken.push(format!("{name}: the control found nothing"));
             }
-            mixed += verdict.mixed;
         }
-        match stale + lost + mixed + blind {
-            0 => Ok(()),
-            _ => Err(LabError::Found(format!(
-                "{stale} reads are old, {lost} writes are lost, {mixed} objects are of no one write, and {blind} rows of \
-                 the control found nothing"
-            ))),
-        }
+        if broken.is_empty() { Ok(()) } else { Err(LabError::Found(broken.join("; "))) }
     }
 }

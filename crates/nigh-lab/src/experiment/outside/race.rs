@@ -8,10 +8,10 @@ use http::Method;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use super::BUCKET;
-use super::clients::ClientEndpoint;
+use super::clients::{Client, ClientEndpoint};
 use super::verdict::{Moment, OutsideFinding, OutsideRead, Write};
 use super::world::World;
+use super::{BUCKET, Mode};
 use crate::LabError;
 use crate::experiment::client_calls::element;
 use crate::instrument::parallel::joined;
@@ -69,7 +69,9 @@ pub(super) fn race(world: &World, length: Duration, seed: u64) -> Result<History
         history.refused += refused;
         history.refusal = history.refusal.take().or(refusal);
     }
-    world.handle.block_on(until_pushed(&world.node.endpoints.admin_socket, QUIET_WITHIN))?;
+    if world.mode != Mode::Ephemeral {
+        world.handle.block_on(until_pushed(&world.node.endpoints.admin_socket, QUIET_WITHIN))?;
+    }
     look(world, begun, &mut history)?;
     Ok(history)
 }
@@ -105,14 +107,41 @@ impl Racer<'_> {
                 continue;
             }
             let (id, deletes) = (self.ids.fetch_add(1, Ordering::Relaxed), what < 7);
+            let found = match deletes && !self.by_nigh {
+                true => self.look_before(&mut client, &key, &mut history)?,
+                false => None,
+            };
+            let begin = now(self.begun);
             let done = if deletes { client.delete(&key)? } else { client.put(&key, id, bytes)? };
             let acknowledged = done.is_ok().then(|| now(self.begun));
             if let Err(why) = done {
                 history.refuse(&format!("a write of {key}, by Nigh: {}", self.by_nigh), &why);
             }
-            history.writes.push(Write { id, key, by_nigh: self.by_nigh, deletes, begin, acknowledged });
+            history.writes.push(Write { id, key, by_nigh: self.by_nigh, deletes, begin, acknowledged, found });
         }
         Ok(history)
+    }
+
+    /// Reads what is about to be deleted. Returns when the read began, if there was an object.
+    fn look_before(
+        &self,
+        client: &mut Client<'_>,
+        key: &str,
+        history: &mut History,
+    ) -> Result<Option<Moment>, LabError> {
+        let begin = now(self.begun);
+        match client.get(key)? {
+            Ok(seen) => {
+                let found = (seen != OutsideFinding::Absent).then_some(begin);
+                let by_nigh = self.by_nigh;
+                history.reads.push(OutsideRead { key: key.to_owned(), by_nigh, begin, seen, last: false });
+                Ok(found)
+            }
+            Err(why) => {
+                history.refuse(&format!("a read of {key}, by Nigh: {}", self.by_nigh), &why);
+                Ok(None)
+            }
+        }
     }
 }
 

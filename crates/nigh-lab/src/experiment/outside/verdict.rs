@@ -19,6 +19,8 @@ pub(super) struct Write {
     pub(super) deletes: bool,
     pub(super) begin: Moment,
     pub(super) acknowledged: Option<Moment>,
+    /// When its client began to look at the store before this deletion, if it saw an object there.
+    pub(super) found: Option<Moment>,
 }
 
 impl Write {
@@ -58,6 +60,13 @@ pub(super) struct Verdict {
     /// Deletions after which an older write is there again: a late push where others have deleted what was not there when it
     /// was acknowledged.
     pub(super) undone_deletions: u64,
+    /// Of these, outside deletions that may have found nothing at the store.
+    pub(super) undone_of_nothing: u64,
+    /// Of the stale reads through Nigh, those that saw a write of Nigh's though an outsider had deleted the object since,
+    /// and may have found nothing there.
+    pub(super) past_nothing: u64,
+    /// Those that saw one though others had put the object since, and had deleted it again.
+    pub(super) past_deletions: u64,
     /// Objects that are of no one write.
     pub(super) mixed: u64,
     #[serde(skip)]
@@ -105,6 +114,31 @@ pub(super) fn check(writes: &[Write], reads: &[OutsideRead], kept_apart: &HashSe
             of_key.iter().filter(|write| write.acknowledged.is_some_and(|at| at < read.begin)).filter(is_older);
         let missed: Vec<&&Write> = missed.collect();
         let Some(first) = missed.iter().min_by_key(|write| write.latest()) else { continue };
+        // Certain only if nobody else may have deleted the object between the look and the deletion.
+        let found_something = |write: &Write| {
+            let deleted = |at: Moment| {
+                of_key.iter().any(|other| {
+                    other.deletes && other.id != write.id && other.latest() >= at && other.begin <= write.latest()
+                })
+            };
+            write.found.is_some_and(|at| !deleted(at))
+        };
+        let of_nothing = missed.iter().all(|write| write.deletes && !write.by_nigh && !found_something(write));
+        let seen = match read.seen {
+            OutsideFinding::Write(id) => by_id.get(&id).filter(|write| write.by_nigh),
+            OutsideFinding::Absent | OutsideFinding::Mixed => None,
+        };
+        if let Some(seen) = seen.filter(|_| read.by_nigh && missed.iter().all(|write| !write.by_nigh)) {
+            let is_last = |write: &Write| !missed.iter().any(|other| other.begin > write.latest());
+            let put_since = |write: &Write| !write.by_nigh && !write.deletes && write.latest() >= seen.begin;
+            if of_nothing {
+                verdict.past_nothing += 1;
+            } else if missed.iter().any(|write| write.deletes && is_last(write))
+                && of_key.iter().any(|write| put_since(write))
+            {
+                verdict.past_deletions += 1;
+            }
+        }
         verdict.lag_ns = verdict.lag_ns.max(read.begin - first.latest());
         let (count, side) = match read.by_nigh {
             true => (&mut verdict.stale_nigh_reads, "Nigh"),
@@ -126,6 +160,7 @@ pub(super) fn check(writes: &[Write], reads: &[OutsideRead], kept_apart: &HashSe
                     (false, true) => &mut verdict.lost_nigh_writes,
                     (false, false) => &mut verdict.lost_outside_writes,
                 } += 1;
+                verdict.undone_of_nothing += u64::from(of_nothing);
                 let what = || format!("the store ends with {:?}, without {write:?}", read.seen);
                 verdict.lost_first.get_or_insert_with(what);
             }
@@ -140,7 +175,8 @@ mod tests {
     use super::*;
 
     fn write(id: u64, by_nigh: bool, begin: Moment, end: Moment) -> Write {
-        Write { id, key: "k".to_owned(), by_nigh, deletes: false, begin, acknowledged: (end > 0).then_some(end) }
+        let acknowledged = (end > 0).then_some(end);
+        Write { id, key: "k".to_owned(), by_nigh, deletes: false, begin, acknowledged, found: None }
     }
 
     fn read(by_nigh: bool, begin: Moment, seen: OutsideFinding) -> OutsideRead {
@@ -181,6 +217,32 @@ mod tests {
         assert_eq!(judge(std::slice::from_ref(&gone), &[read(true, 40, OutsideFinding::Absent)]), Verdict::default());
         let after = [gone, write(3, true, 35, 38)];
         assert_eq!(judge(&after, &[read(false, 40, OutsideFinding::Absent)]).stale_outside_reads, 1);
+    }
+
+    #[test]
+    fn a_deletion_that_may_have_found_nothing_and_one_of_a_put_since_are_told_apart() {
+        let nighs = write(1, true, 0, 10);
+        let deletion = |found| Write { deletes: true, found, ..write(3, false, 30, 40) };
+        let counts = |writes: &[Write]| {
+            let last = [OutsideRead { last: true, ..read(false, 50, OutsideFinding::Write(1)) }];
+            let ended = judge(writes, &last);
+            let seen = judge(writes, &[read(true, 50, OutsideFinding::Write(1))]);
+            assert_eq!((seen.stale_nigh_reads, ended.undone_deletions), (1, 1));
+            (seen.past_nothing, seen.past_deletions, ended.undone_of_nothing)
+        };
+        assert_eq!(counts(&[nighs.clone(), deletion(None)]), (1, 0, 1));
+        assert_eq!(counts(&[nighs.clone(), deletion(Some(25))]), (0, 0, 0), "it found Nigh's write or an older one");
+        let other = Write { deletes: true, ..write(4, true, 0, 28) };
+        assert_eq!(counts(&[nighs.clone(), deletion(Some(25)), other]), (1, 0, 1), "another may have come before it");
+        assert_eq!(
+            counts(&[nighs.clone(), write(2, false, 15, 20), deletion(None)]),
+            (0, 1, 0),
+            "a put since, and its end"
+        );
+        // A newer write of Nigh's that is not seen is no outsider's doing.
+        let newer =
+            judge(&[nighs, deletion(None), write(5, true, 15, 20)], &[read(true, 50, OutsideFinding::Write(1))]);
+        assert_eq!((newer.stale_nigh_reads, newer.past_nothing, newer.past_deletions), (1, 0, 0));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use http::Method;
 use nigh_node::client::AdminClient;
-use nigh_objects::{Access, BucketPolicy};
+use nigh_objects::{Access, BucketPolicy, Freshness};
 use nigh_terms::SecretKey;
 use tokio::runtime::Handle;
 
@@ -29,6 +29,7 @@ pub(super) struct World {
     pub(super) store: ClientEndpoint,
     pub(super) node: NodeUnderTest,
     pub(super) handle: Handle,
+    pub(super) mode: Mode,
     /// The store; ended when dropped, after the node.
     _running: Box<dyn Peer + Send + Sync>,
 }
@@ -71,7 +72,7 @@ impl World {
         let node = NodeUnderTest::start_again(&node)?;
         let door = Door { server: node.s3()?, signer: node.signer("s3"), handle: handle.clone() };
         let nigh = ClientEndpoint::S3(Box::new(door));
-        let world = Self { nigh, store: asked, node, handle: handle.clone(), _running: running };
+        let world = Self { nigh, store: asked, node, handle: handle.clone(), mode: setting.mode, _running: running };
         world.prepare(setting)?;
         Ok(world)
     }
@@ -91,9 +92,11 @@ impl World {
             told.expect_done("tell of changes")?;
         }
         // Where others write, what is pushed late overwrites nothing of theirs. The control takes them for nobody.
-        let shared = setting.mode == Mode::Lazy && setting.guard == Guard::Events;
-        let access = if shared { Access::Shared } else { Access::Exclusive };
-        let policy = BucketPolicy { access, revalidate: setting.guard == Guard::Revalidate, ..BucketPolicy::default() };
+        let is_late = matches!(setting.mode, Mode::Lazy | Mode::Ephemeral);
+        let is_told = matches!(setting.guard, Guard::Events | Guard::Freshness | Guard::Shared);
+        let access = if is_late && is_told { Access::Shared } else { Access::Exclusive };
+        let freshness = (setting.guard == Guard::Freshness).then_some(Freshness::ALWAYS);
+        let policy = BucketPolicy { access, freshness, ..BucketPolicy::default() };
         let path = format!("/buckets/{}/{BUCKET}/policy", self.node.endpoints.namespace);
         let admin = AdminClient::new(&self.node.endpoints.admin_socket);
         let set = self.handle.block_on(admin.give(&path, &policy));

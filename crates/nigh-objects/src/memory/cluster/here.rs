@@ -375,6 +375,7 @@ impl ObjectMemoryState {
                     tagged.map(|stamp| stamp.map_or(Version::OUTSIDE, |stamp| stamp.version))
                 }
                 WriteEffect::Outside => {
+                    self.back.push_soon(&object);
                     self.written_by_others(&object);
                     Ok(Version::OUTSIDE)
                 }

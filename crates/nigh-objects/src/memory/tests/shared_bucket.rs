@@ -8,18 +8,18 @@ use super::write_back::LazyBench;
 use super::*;
 use crate::{Access, BucketPolicy, WriteMode};
 
-fn shared() -> BucketPolicy {
+pub(super) fn shared() -> BucketPolicy {
     BucketPolicy { access: Access::Shared, ..BucketPolicy::default() }
 }
 
-async fn in_a_shared_bucket() -> LazyBench {
+pub(super) async fn in_a_shared_bucket() -> LazyBench {
     let l = LazyBench::new().await;
     l.store.has_conditions.store(true, Ordering::SeqCst);
     l.policy(shared()).await.unwrap();
     l
 }
 
-fn others_write(l: &LazyBench, name: &str, bytes: &'static [u8]) {
+pub(super) fn others_write(l: &LazyBench, name: &str, bytes: &'static [u8]) {
     let meta = ObjectMeta {
         size: bytes.len() as u64,
         etag: ETag(String::from_utf8_lossy(bytes).into_owned()),
@@ -34,7 +34,7 @@ fn others_write(l: &LazyBench, name: &str, bytes: &'static [u8]) {
     l.store.put_by_others(&l.id(name), meta, Bytes::from_static(bytes));
 }
 
-fn apart(name: &str, done: &PutDone) -> String {
+pub(super) fn apart(name: &str, done: &PutDone) -> String {
     format!("{name}.nigh-conflict-{}-{}", done.version.epoch.0, done.version.sequence.0)
 }
 

@@ -25,6 +25,8 @@ pub struct Push {
     /// The damaged journal may have lost newer writes of the object, which the store may have; all of them are of epochs
     /// before this one.
     pub may_lack: Option<Epoch>,
+    /// An outsider has removed the object since the write was acknowledged, and no condition can see that.
+    pub contested: bool,
 }
 
 /// What a push finds in the store.
@@ -115,9 +117,10 @@ impl WriteBackQueue {
         let Some(mut entry) = self.take(&object) else { return NextPush::Idle };
         let UnpushedWrite { version, mode, becomes } = entry.newest.clone();
         (entry.pushing, entry.leaves) = (Some(version), becomes.leaves());
-        let (base, attempts, may_lack) = (entry.base.clone(), entry.attempts.clone(), entry.may_lack);
+        let (base, attempts) = (entry.base.clone(), entry.attempts.clone());
+        let (may_lack, contested) = (entry.may_lack, entry.contested);
         self.put_back(&object, entry);
-        NextPush::Push(Box::new(Push { object, version, mode, becomes, base, attempts, may_lack }))
+        NextPush::Push(Box::new(Push { object, version, mode, becomes, base, attempts, may_lack, contested }))
     }
 
     /// A push has ended, and the store has what was pushed. If an earlier push may still be carried out over it, the
@@ -129,6 +132,8 @@ impl WriteBackQueue {
             return Vec::new();
         }
         (entry.base, entry.pushed, entry.failures) = (stored, Some(version), 0);
+        // What is pushed next replaces what was stored now.
+        entry.contested = false;
         if now >= entry.doubt {
             entry.attempts.clear();
         }
@@ -201,6 +206,29 @@ impl WriteBackQueue {
         }
         let newest = (entry.newest.mode != WriteMode::Ephemeral).then_some(version);
         newest.into_iter().chain(entry.pushing.filter(|pushing| *pushing != version)).collect()
+    }
+
+    /// The store reports that `object` was written, and `holds` what it has now: `Absent` if the object was removed. True
+    /// if an outsider's change must be settled with an unpushed write, or with one that is only watched: it is none of
+    /// this node's own states. Of a removal where the write was to replace nothing, the store shows no trace; the write
+    /// is marked to give way.
+    pub fn noticed(&mut self, object: &ObjectId, holds: &Base) -> bool {
+        let Some(entry) = self.entry(object).filter(|entry| entry.newest.is_pushed_at_last()) else { return false };
+        let is_removal = *holds == Base::Absent;
+        let is_own = entry.newest.becomes.leaves() == *holds
+            || (entry.pushing.is_some() && entry.leaves == *holds)
+            || (!is_removal && (entry.base == *holds || entry.attempts.contains(holds)));
+        if is_own {
+            return false;
+        }
+        if is_removal
+            && entry.base == Base::Absent
+            && let Some(mut entry) = self.take(object)
+        {
+            entry.contested = true;
+            self.put_back(object, entry);
+        }
+        true
     }
 
     /// True if no push of `object` is under way.

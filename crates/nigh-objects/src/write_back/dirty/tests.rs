@@ -89,6 +89,27 @@ fn a_write_during_a_push_is_pushed_after_it_onto_what_it_left() {
 }
 
 #[test]
+fn a_notice_of_others_asks_for_a_push_and_a_removal_of_nothing_lets_the_write_give_way() {
+    let (mut dirty, a) = (WriteBackQueue::new(LIMITS), object("a"));
+    assert!(!dirty.noticed(&a, &holds(9)), "nothing waits");
+    let below = PossibleBases { base: holds(7), attempts: vec![holds(8)] };
+    let becomes = ObjectState::Put(meta(10, "1"));
+    dirty.write(&a, version(1), WriteMode::Lazy, becomes, below, second(0));
+    for ours in [1, 7, 8] {
+        assert!(!dirty.noticed(&a, &holds(ours)), "{ours}");
+    }
+    assert!(dirty.noticed(&a, &holds(9)) && dirty.noticed(&a, &Base::Absent));
+    let first = push(&mut dirty, second(1));
+    assert!(!first.contested, "the store shows that what it was to replace is gone");
+    dirty.pushed(&a, version(1), holds(1), second(1));
+    let below = PossibleBases { base: Base::Absent, ..PossibleBases::default() };
+    let becomes = ObjectState::Put(meta(10, "2"));
+    dirty.write(&object("b"), version(2), WriteMode::Lazy, becomes, below, second(1));
+    assert!(dirty.noticed(&object("b"), &Base::Absent));
+    assert!(push(&mut dirty, second(2)).contested);
+}
+
+#[test]
 fn a_failed_push_waits_twice_as_long_each_time_and_holds_no_other_up() {
     let mut dirty = WriteBackQueue::new(LIMITS);
     put(&mut dirty, "a", 1, second(0));
