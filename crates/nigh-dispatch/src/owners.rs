@@ -185,7 +185,9 @@ impl DispatcherState {
     ) -> Result<(), RegistryError> {
         let executes = found.as_ref().is_some_and(|(document, _)| document.executes);
         let document = Ownership::of(&self.parts.node, self.parts.me.incarnation, term).executing(executes);
-        self.write(namespace, &document, found.map(|(_, revision)| revision)).await
+        self.write(namespace, &document, found.map(|(_, revision)| revision)).await?;
+        tracing::debug!(target: "failover", step = "owner_claimed", %namespace, term);
+        Ok(())
     }
 
     /// Says in the document that the namespace has executions. False if this process does not own it in `term`.
@@ -233,9 +235,11 @@ impl DispatcherState {
     /// What must be done before the first dispatch of a term.
     async fn begin(&self, namespace: &Namespace, term: u64, deadline: Monotonic) -> Result<Owner, InvokeError> {
         self.announce(namespace, term, deadline).await?;
+        tracing::debug!(target: "failover", step = "owner_announced", %namespace, term);
         let newest = self.parts.homes.newest_of_all().await;
         let newest =
             newest.map_err(|error| InvokeError::TooManyRequests(format!("before the first dispatch: {error}")))?;
+        tracing::debug!(target: "failover", step = "owner_began", %namespace, term);
         tracing::info!(%namespace, term, "this controller dispatches the namespace");
         metrics::counter!("nigh_dispatch_takeovers_total").increment(1);
         self.elsewhere.lock().remove(namespace);

@@ -281,10 +281,14 @@ async fn listen(
         // A node that does not receive its own entry has lost its servers, which says nothing about other members.
         let is_away = roster.is_late(&node, now, TTL);
         if was_away && !is_away {
+            tracing::debug!(target: "failover", step = "servers_back", %node);
             roster.all_heard(now);
         }
         was_away = is_away;
         let mut alive = if is_away { roster.all() } else { roster.alive(now, TTL) };
+        for (node, silence) in roster.take_expired() {
+            tracing::debug!(target: "failover", step = "expired", %node, silent_ms = silence.as_millis() as u64);
+        }
         if entry.try_lock().is_ok_and(|entry| entry.place.is_none()) {
             alive.retain(|member| (&member.node, member.incarnation) != (&node, incarnation));
         }

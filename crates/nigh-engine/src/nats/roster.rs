@@ -27,6 +27,8 @@ pub(super) struct Roster {
     heard: BTreeMap<NodeId, RosterEntry>,
     /// The time of the last renewal of any node at the last check.
     news: Monotonic,
+    /// The nodes that have expired since `take_expired`, and how long each had been silent.
+    expired: Vec<(NodeId, Duration)>,
 }
 
 impl Roster {
@@ -56,8 +58,20 @@ impl Roster {
             }
         }
         self.news = news;
-        self.heard.retain(|_, heard| now.since(heard.at) <= ttl || news.since(heard.at) < half);
+        let expired = &mut self.expired;
+        self.heard.retain(|node, heard| {
+            let lives = now.since(heard.at) <= ttl || news.since(heard.at) < half;
+            if !lives {
+                expired.push((node.clone(), now.since(heard.at)));
+            }
+            lives
+        });
         self.all()
+    }
+
+    /// The nodes that have expired since the last call, and how long each had been silent.
+    pub(super) fn take_expired(&mut self) -> Vec<(NodeId, Duration)> {
+        std::mem::take(&mut self.expired)
     }
 
     /// All known nodes, whenever they renewed.

@@ -308,6 +308,7 @@ impl KeeperTask {
             tracing::warn!(%shard, why, "this node cannot serve the shard, and tries again");
         }
         let wait = RETRY_MIN.saturating_mul(1 << attempts.min(16)).min(RETRY_MAX).max(at_least);
+        tracing::debug!(target: "failover", step = "failed", %shard, wait_ms = wait.as_millis() as u64, why);
         self.troubles.insert(shard, HomeTrouble { shard, why, attempts });
         self.own.insert(shard, ShardState::Waits(self.clock.monotonic().after(wait)));
     }

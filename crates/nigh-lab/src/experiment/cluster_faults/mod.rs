@@ -15,7 +15,7 @@ mod plan;
 mod record;
 mod sharers;
 mod values;
-mod world;
+pub(super) mod world;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
