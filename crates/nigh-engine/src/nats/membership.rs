@@ -24,8 +24,10 @@ use crate::{Members, Membership, Presence, PresentMember, RegistryError};
 /// An entry that is not renewed for this long expires.
 pub const TTL: Duration = Duration::from_secs(3);
 const RENEWED_EVERY: Duration = Duration::from_secs(1);
-/// How often expired members are looked for.
+/// How often expired members are looked for at least.
 const LOOKED_EVERY: Duration = Duration::from_millis(250);
+/// A timer's step: a member is looked for when its lease has ended, not at its last moment.
+const TIMER_STEP: Duration = Duration::from_millis(1);
 /// The most attempts to create the entry while other incarnations write it.
 const JOINS_MAX: usize = 16;
 
@@ -269,7 +271,9 @@ async fn listen(
 ) {
     let (mut told_up_to, mut was_away) = (0, false);
     loop {
-        match timeout(LOOKED_EVERY, heard.recv()).await {
+        // The next look is at the moment when a member may expire.
+        let next = roster.next_expiry(clock.monotonic(), TTL).map_or(LOOKED_EVERY, |next| next + TIMER_STEP);
+        match timeout(next.min(LOOKED_EVERY), heard.recv()).await {
             Ok(None) => return,
             Ok(Some((name, found))) => {
                 told_up_to = told_up_to.max(found.place);

@@ -74,6 +74,12 @@ impl Roster {
         std::mem::take(&mut self.expired)
     }
 
+    /// How long it is until the next node is silent for longer than `ttl`; none if no node is going to be.
+    pub(super) fn next_expiry(&self, now: Monotonic, ttl: Duration) -> Option<Duration> {
+        let silences = self.heard.values().map(|heard| now.since(heard.at)).filter(|silence| *silence <= ttl);
+        silences.max().map(|longest| ttl - longest)
+    }
+
     /// All known nodes, whenever they renewed.
     pub(super) fn all(&self) -> Vec<PresentMember> {
         self.heard.values().map(|heard| heard.member.clone()).collect()
@@ -171,6 +177,26 @@ mod tests {
             roster.alive(at(heard), TTL);
         }
         assert_eq!(roster.alive(at(5), TTL), [member("own", 4)]);
+    }
+
+    #[test]
+    fn the_next_look_is_when_the_longest_silent_node_expires() {
+        let mut roster = Roster::default();
+        assert_eq!(roster.next_expiry(at(0), TTL), None);
+        roster.heard(member("dead", 5), 5, at(1));
+        roster.heard(member("own", 4), 6, at(2));
+        assert_eq!(roster.next_expiry(at(3), TTL), Some(Duration::from_secs(1)));
+        assert_eq!(
+            roster.next_expiry(at(4), TTL),
+            Some(Duration::ZERO),
+            "it is silent for the whole time, and no longer"
+        );
+        roster.heard(member("own", 4), 7, at(4));
+        let now = Monotonic(at(4).0 + 1);
+        assert_eq!(roster.alive(now, TTL), [member("own", 4)]);
+        assert_eq!(roster.take_expired(), [(node("dead"), TTL + Duration::from_nanos(1))]);
+        assert_eq!(roster.take_expired(), []);
+        assert_eq!(roster.next_expiry(now, TTL), Some(TTL - Duration::from_nanos(1)));
     }
 
     #[test]
