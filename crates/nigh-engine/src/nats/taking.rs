@@ -79,9 +79,11 @@ pub(super) async fn take(
         witness.went_back(epoch.0).await?;
         return Err(went_back(stream, epoch.0, reached));
     }
-    witness.tell(epoch.0).await?;
     let recovery = Recovery::new(claim.shard, &stream, found.first_sequence.unwrap_or(1).max(1));
-    let (recovery, messages, bytes) = read(cluster, &stream, claim.shard, epoch.0, recovery).await?;
+    // The mark and the journal do not depend on each other.
+    let told = witness.tell(epoch.0);
+    let ((), (recovery, messages, bytes)) =
+        futures::try_join!(told, read(cluster, &stream, claim.shard, epoch.0, recovery))?;
     step("read");
     let outcome = recovery.finish(epoch.0);
     if let Some(first) = outcome.damage.first() {
