@@ -14,10 +14,11 @@ use async_trait::async_trait;
 use nigh_terms::{Clock, Incarnation, Monotonic, NodeId};
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinHandle;
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::documents::{Documents, FoundDocument, NotWritten};
-use super::roster::Roster;
+use super::refusal::Refusals;
+use super::roster::{Roster, SUSPECTED_AFTER};
 use super::{Cluster, ClusterError};
 use crate::{Members, Membership, Presence, PresentMember, RegistryError};
 
@@ -269,17 +270,25 @@ async fn listen(
     mut roster: Roster,
     entry: Arc<Mutex<Entry>>,
 ) {
-    let (mut told_up_to, mut was_away) = (0, false);
+    let (mut told_up_to, mut was_away, mut refusals) = (0, false, Refusals::default());
     loop {
-        // The next look is at the moment when a member may expire.
-        let next = roster.next_expiry(clock.monotonic(), TTL).map_or(LOOKED_EVERY, |next| next + TIMER_STEP);
-        match timeout(next.min(LOOKED_EVERY), heard.recv()).await {
-            Ok(None) => return,
-            Ok(Some((name, found))) => {
-                told_up_to = told_up_to.max(found.place);
-                hear(&mut roster, name, found, clock.monotonic());
+        let now = clock.monotonic();
+        // The next look is at the moment when a member may expire, or is to be asked.
+        let next = [TTL, SUSPECTED_AFTER].into_iter().filter_map(|span| roster.next_silence(now, span)).min();
+        let next = next.map_or(LOOKED_EVERY, |next| next + TIMER_STEP).min(LOOKED_EVERY);
+        tokio::select! {
+            found = heard.recv() => match found {
+                None => return,
+                Some((name, found)) => {
+                    told_up_to = told_up_to.max(found.place);
+                    hear(&mut roster, name, found, clock.monotonic());
+                }
+            },
+            refusing = refusals.next() => {
+                tracing::debug!(target: "failover", step = "refused", node = %refusing.node);
+                roster.refused(&refusing);
             }
-            Err(_) => {}
+            () = sleep(next) => {}
         }
         let now = clock.monotonic();
         // A node that does not receive its own entry has lost its servers, which says nothing about other members.
@@ -290,6 +299,9 @@ async fn listen(
         }
         was_away = is_away;
         let mut alive = if is_away { roster.all() } else { roster.alive(now, TTL) };
+        if !is_away {
+            refusals.ask(roster.suspects(now, &node));
+        }
         for (node, silence) in roster.take_expired() {
             tracing::debug!(target: "failover", step = "expired", %node, silent_ms = silence.as_millis() as u64);
         }

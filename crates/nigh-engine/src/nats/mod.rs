@@ -17,6 +17,7 @@ mod ledger;
 mod link;
 mod membership;
 mod recovery;
+mod refusal;
 mod registry;
 mod roster;
 mod settings;
