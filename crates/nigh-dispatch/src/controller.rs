@@ -78,14 +78,10 @@ impl ControllerState {
     /// Ends the takeover of `namespace` in `term`. Returns what was handed over meanwhile; none if that takeover has ended
     /// before.
     pub(super) fn end_takeover(&mut self, namespace: &Namespace, term: u64) -> Option<Token> {
-        let ended = self.takeovers.remove_entry(namespace)?;
-        match ended {
-            (_, (known, kept)) if known == term => Some(kept),
-            (namespace, other) => {
-                self.takeovers.insert(namespace, other);
-                None
-            }
+        if self.takeover(namespace) != Some(term) {
+            return None;
         }
+        self.takeovers.remove(namespace).map(|(_, kept)| kept)
     }
 
     /// The term in which this controller owns `namespace`.
@@ -166,5 +162,29 @@ impl ControllerState {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nigh_terms::{Epoch, Sequence, ShardId, Version};
+
+    use super::*;
+
+    #[test]
+    fn what_is_handed_over_during_a_takeover_is_kept_for_its_end_and_no_other() {
+        let mut controller = ControllerState::new(Weights::default(), Duration::ZERO, DispatchLimits::default());
+        let (tenant, mut token) = (Namespace::new("tenant").unwrap(), Token::empty());
+        token.see(ShardId(1), Version { epoch: Epoch(2), sequence: Sequence(3) });
+        assert!(!controller.keep(&tenant, &token), "it is no owner");
+        assert!(controller.takes_over(&tenant, 3) && controller.keep(&tenant, &token));
+        assert!(controller.takes_over(&tenant, 3), "the same takeover goes on");
+        assert_eq!((controller.end_takeover(&tenant, 2), controller.takeover(&tenant)), (None, Some(3)));
+        assert_eq!(controller.end_takeover(&tenant, 3), Some(token.clone()));
+        assert!(!controller.keep(&tenant, &token) && controller.end_takeover(&tenant, 3).is_none());
+        assert!(
+            controller.takes_over(&tenant, 4) && controller.keep(&tenant, &token) && controller.takes_over(&tenant, 5)
+        );
+        assert_eq!(controller.end_takeover(&tenant, 5), Some(Token::empty()), "the homes are read after that write");
     }
 }
