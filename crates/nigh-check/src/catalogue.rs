@@ -278,6 +278,28 @@ pub fn configurations() -> Vec<Configuration> {
             Faults { scheduler_crashes: 2, ..NONE },
         ),
         Configuration {
+            former_schedulers: true,
+            ..world(
+                "former-scheduler",
+                "a scheduler that does not know of its successors dispatches, while they take the token of a client's put",
+                plain,
+                vec![begun(Origin::Outside, A, WRITE), invoked(B, READ), invoked(B, READ)],
+                &[(1, X)],
+                Faults { scheduler_crashes: 2, ..NONE },
+            )
+        },
+        Configuration {
+            former_schedulers: true,
+            ..world(
+                "former-scheduler-homes",
+                "a client hands its put over between two reads of homes by a scheduler that has just begun",
+                (2, 2),
+                vec![begun(Origin::Outside, A, WRITE), invoked(B, READ_BOTH)],
+                &[(1, X), (1, Y)],
+                Faults { scheduler_crashes: 2, ..NONE },
+            )
+        },
+        Configuration {
             slow_ledger: true,
             zombies: true,
             ..world(

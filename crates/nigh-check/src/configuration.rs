@@ -105,6 +105,8 @@ pub struct Configuration {
     pub slow_ledger: bool,
     /// True if a replaced home may continue as a former home.
     pub zombies: bool,
+    /// True if a scheduler that was followed by another may continue until the other has announced itself.
+    pub former_schedulers: bool,
     /// True if crashed nodes start again.
     pub restarts: bool,
     /// True if unanswered requests may be repeated even if the request or its response is still on its way.
@@ -130,6 +132,7 @@ impl Configuration {
             pushes: false,
             slow_ledger: false,
             zombies: false,
+            former_schedulers: false,
             restarts: false,
             impatient: false,
             residents: false,

@@ -41,8 +41,12 @@ pub enum Event {
     Suspect(ShardId, u8),
     /// A home is replaced.
     FailOver(ShardId),
-    /// The scheduler crashes, and its successor begins.
+    /// The scheduler crashes, or seems to have crashed, and its successor begins.
     CrashScheduler,
+    /// The scheduler has announced itself to every node.
+    Announce,
+    /// The scheduler before sends a program to a node.
+    DispatchByFormer(u8, u8),
     /// The scheduler reads a home.
     ReadHome(ShardId),
     /// The scheduler learns that a node is lost.
@@ -71,6 +75,7 @@ impl Event {
                 | Self::DeliverToZombie(..)
                 | Self::Step(_)
                 | Self::Acknowledge(_)
+                | Self::Announce
                 | Self::ReadHome(_)
                 | Self::Lose(_)
                 | Self::Fence(..)
@@ -144,6 +149,9 @@ impl World {
                         Origin::Client | Origin::Called | Origin::Outside => true,
                     };
                     let ready = self.frontier.as_ref().is_some_and(|frontier| frontier.unread().next().is_none());
+                    if begun && self.may_former_dispatch() {
+                        events.extend(nodes.clone().map(|node| Event::DispatchByFormer(program, node)));
+                    }
                     if begun && ready {
                         events.extend(nodes.map(|node| Event::Dispatch(program, node)));
                     }
@@ -157,7 +165,7 @@ impl World {
                         events.push(Event::Kill(program));
                     }
                 }
-                Phase::Unacknowledged if self.frontier.is_some() => events.push(Event::Acknowledge(program)),
+                Phase::Unacknowledged if self.may_take_tokens(config) => events.push(Event::Acknowledge(program)),
                 Phase::Unborn
                 | Phase::Sent(_)
                 | Phase::Running(_)
@@ -228,7 +236,10 @@ impl World {
             events.push(Event::CrashScheduler);
         }
         let Some(frontier) = &self.frontier else { return };
-        events.extend(frontier.unread().map(Event::ReadHome));
+        match self.former {
+            Some(_) => events.push(Event::Announce),
+            None => events.extend(frontier.unread().map(Event::ReadHome)),
+        }
         let mut at: Vec<Member> = Vec::new();
         for invocation in self.invocations.iter().filter(|invocation| !invocation.ended) {
             let (Phase::Sent(member) | Phase::Running(member) | Phase::Leaving(member)) = invocation.phase else {
@@ -262,7 +273,9 @@ impl World {
                 self.left.doubles -= 1;
                 self.network.double(at);
             }
-            Event::Dispatch(program, node) => self.dispatch(config, program, node),
+            Event::Dispatch(program, node) => self.dispatch(config, program, node, false),
+            Event::DispatchByFormer(program, node) => self.dispatch(config, program, node, true),
+            Event::Announce => self.former = None,
             Event::Arrive(program, node) => {
                 let me = self.nodes[usize::from(node)].me;
                 let invocation = &mut self.invocations[usize::from(program)];
@@ -315,6 +328,7 @@ impl World {
             }
             Event::CrashScheduler => {
                 self.left.scheduler_crashes -= 1;
+                self.keep_former(config);
                 let homes = (0u16..).map(ShardId).zip(self.ledgers.iter().map(|ledger| ledger.epoch));
                 self.frontier = Some(Part::new(Frontier::begin(homes, config.without)));
             }
@@ -354,15 +368,6 @@ impl World {
                 self.run_home(config, shard, epoch, HomeInput::Tick, None);
             }
         }
-    }
-
-    fn dispatch(&mut self, config: &Configuration, program: u8, node: u8) {
-        let me = self.nodes[usize::from(node)].me;
-        let Some(dispatch) = self.frontier.as_ref().and_then(|frontier| frontier.dispatch(me)) else { return };
-        let invocation = &mut self.invocations[usize::from(program)];
-        invocation.phase = Phase::Sent(me);
-        invocation.seen = self.ghost.ended;
-        self.send_far(config, Packet::Dispatch(program, dispatch));
     }
 
     /// True if nothing that a live node has begun is unfinished.

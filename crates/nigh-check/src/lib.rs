@@ -18,6 +18,7 @@ mod long_catalogue;
 mod murphi;
 mod network;
 mod programs;
+mod schedulers;
 mod search;
 pub mod storm;
 mod transactions;

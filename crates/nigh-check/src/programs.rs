@@ -179,9 +179,8 @@ impl World {
     /// A put from outside is acknowledged.
     pub(crate) fn acknowledge(&mut self, config: &Configuration, program: u8) {
         let token = self.invocations[usize::from(program)].token.clone();
-        if let Some(frontier) = &mut self.frontier
-            && config.without.hold(Rule::HandOver)
-        {
+        let keeps = self.keeps_tokens(config);
+        if let Some(frontier) = self.frontier.as_mut().filter(|_| keeps) {
             frontier.see(&token);
         }
         self.invocations[usize::from(program)].phase = Phase::Over;

@@ -236,6 +236,31 @@ pub fn weakenings() -> Vec<Weakening> {
             world(one, vec![begun(Origin::Outside, A, WRITE), invoked(B, READ)], at_b, NONE),
         ),
         without(
+            Rule::AnnounceFirst,
+            MutationSymptom::Promise,
+            "a put from outside is acknowledged, and the scheduler before, which does not know of it, dispatches",
+            Configuration {
+                former_schedulers: true,
+                ..world(
+                    one,
+                    vec![begun(Origin::Outside, A, WRITE), invoked(B, READ)],
+                    at_b,
+                    Faults { scheduler_crashes: 1, ..NONE },
+                )
+            },
+        ),
+        without(
+            Rule::KeepHandedOver,
+            MutationSymptom::Promise,
+            "a put from outside is acknowledged after its home was read and before the last home is",
+            world(
+                two,
+                vec![begun(Origin::Outside, A, WRITE), invoked(B, READ)],
+                at_b,
+                Faults { scheduler_crashes: 1, ..NONE },
+            ),
+        ),
+        without(
             Rule::OutsideAsksHome,
             MutationSymptom::Promise,
             "a get from outside is served by a copy that is about to be invalidated",

@@ -40,6 +40,8 @@ pub struct World {
     pub(crate) ledgers: Part<Vec<Ledger>>,
     pub(crate) store: [StoredState; OBJECTS_MAX],
     pub(crate) frontier: Option<Part<Frontier<MutatedRules>>>,
+    /// The scheduler before, until the present one has announced itself to every node.
+    pub(crate) former: Option<Part<Frontier<MutatedRules>>>,
     pub(crate) network: Network,
     pub(crate) invocations: Vec<Invocation>,
     /// Incarnations that a home has declared dead and that may be alive.
@@ -77,6 +79,7 @@ impl World {
             ledgers: Part::new(vec![ledger; usize::from(config.homes)]),
             store: [StoredState { version: Version::OUTSIDE, op: FIRST, absent: false }; OBJECTS_MAX],
             frontier: Some(Part::new(Frontier::begin(std::iter::empty(), config.without))),
+            former: None,
             network: Network::default(),
             invocations: config
                 .programs
@@ -288,7 +291,8 @@ impl World {
                 }
             }
             Packet::Ended(program, token) => {
-                if let Some(frontier) = &mut self.frontier {
+                // Until it knows of another, a node tells the scheduler before.
+                if let Some(frontier) = self.former.as_mut().or(self.frontier.as_mut()) {
                     frontier.see(&token);
                 }
                 self.end(program);

@@ -3,17 +3,18 @@
 //! Decisions are in `controller`, `owners::ownership` and `nigh_schedule::scheduler::lost_invocation`. An invocation is a
 //! task of its own: when its caller hangs up, it goes on and its end is recorded.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use async_recursion::async_recursion as boxed;
 use async_trait::async_trait;
 use bytes::Bytes;
 use nigh_data::ObjectError;
+use nigh_engine::{NodeRole, PresentMember};
 use nigh_invoke::invocation::{EventAttempt, InvocationResult, Invoke, InvokeError, InvokeRequest, UpcomingInvocation};
 use nigh_objects::cluster::Frontiers;
-use nigh_terms::{FunctionName, InvocationId, Namespace, Principal, Token};
+use nigh_terms::{FunctionName, Incarnation, InvocationId, Namespace, NodeId, Principal, Token};
 
 use crate::dispatcher_state::{DispatchAuthority, DispatchSettings, DispatcherParts, DispatcherState, Outcome};
 use crate::kept_runs::{Arrival, until_answered};
@@ -30,7 +31,7 @@ impl Dispatcher {
     /// A dispatcher that takes invocations. To be made within a runtime.
     #[must_use]
     pub fn new(parts: DispatcherParts, settings: DispatchSettings) -> Self {
-        let inner = Arc::new(DispatcherState::new(parts, settings));
+        let inner = Arc::new_cyclic(|itself| DispatcherState::new(Weak::clone(itself), parts, settings));
         keep_going(&inner);
         Self(inner)
     }
@@ -108,7 +109,7 @@ fn keep_going(inner: &Arc<DispatcherState>) {
     let (weak, mut present) = (Arc::downgrade(inner), inner.parts.present.clone());
     tokio::spawn(async move {
         present.mark_changed();
-        let mut is_watched = true;
+        let (mut is_watched, mut controllers) = (true, Vec::new());
         loop {
             let Some(inner) = weak.upgrade() else { return };
             let changed = tokio::select! {
@@ -116,9 +117,16 @@ fn keep_going(inner: &Arc<DispatcherState>) {
                 () = inner.room.notified() => None,
                 () = tokio::time::sleep(LOOKED_EVERY) => None,
             };
-            let mut controller = inner.controller.lock();
             if let Some(goes_on) = changed {
                 is_watched = goes_on;
+                let before = std::mem::replace(&mut controllers, controllers_of(&present.borrow()));
+                if inner.parts.owns && before.iter().any(|known| !controllers.contains(known)) {
+                    let inner = Arc::clone(&inner);
+                    tokio::spawn(async move { inner.take_abandoned().await });
+                }
+            }
+            let mut controller = inner.controller.lock();
+            if changed.is_some() {
                 controller.placing.view.members(&present.borrow_and_update());
             }
             controller.pump(inner.parts.clock.monotonic());
@@ -126,6 +134,11 @@ fn keep_going(inner: &Arc<DispatcherState>) {
             metrics::gauge!("nigh_dispatch_namespaces_owned").set(controller.placing.owned.len() as f64);
         }
     });
+}
+
+fn controllers_of(present: &[PresentMember]) -> Vec<(NodeId, Incarnation)> {
+    let controllers = present.iter().filter(|member| member.has(NodeRole::Controller));
+    controllers.map(|member| (member.node.clone(), member.incarnation)).collect()
 }
 
 #[async_trait]

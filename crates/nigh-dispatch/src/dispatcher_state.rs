@@ -107,6 +107,8 @@ type Fence = Arc<OnceCell<Token>>;
 
 /// What the tasks of a dispatcher share.
 pub(super) struct DispatcherState {
+    /// For tasks that go on when their caller has gone.
+    pub(super) itself: Weak<Self>,
     pub(super) parts: DispatcherParts,
     pub(super) settings: DispatchSettings,
     pub(super) controller: Mutex<ControllerState>,
@@ -123,6 +125,8 @@ pub(super) struct DispatcherState {
     /// When a sandbox was made ahead for a function, as long as that is recent.
     pub(super) made_ahead: Mutex<HashMap<FunctionKey, Monotonic>>,
     pub(super) room: Notify,
+    /// Notified when this process has announced its term of a namespace.
+    pub(super) announced: Notify,
 }
 
 /// An invocation on its way.
@@ -163,8 +167,9 @@ pub(super) enum Outcome {
 pub(super) type DispatchResult = Result<Outcome, InvokeError>;
 
 impl DispatcherState {
-    pub(super) fn new(parts: DispatcherParts, settings: DispatchSettings) -> Self {
+    pub(super) fn new(itself: Weak<Self>, parts: DispatcherParts, settings: DispatchSettings) -> Self {
         Self {
+            itself,
             parts,
             settings,
             controller: Mutex::new(ControllerState::new(settings.weights, settings.cold_start, settings.queue)),
@@ -176,6 +181,7 @@ impl DispatcherState {
             states: OnceLock::new(),
             made_ahead: Mutex::default(),
             room: Notify::new(),
+            announced: Notify::new(),
         }
     }
 

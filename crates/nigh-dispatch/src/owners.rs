@@ -1,37 +1,29 @@
-//! Finding, becoming and telling the owner of a namespace.
+//! Finding and becoming the owner of a namespace.
 //!
 //! A new owner, in this order, writes the document, announces its term to every node that runs functions, reads the newest
-//! version of every home, and dispatches. The homes' versions include whatever ended under the former owner and was told to
-//! anybody: if a node did not know the new term when an invocation ended there, the announcement came later, and the homes
-//! are read after the announcement.
+//! version of every home, and dispatches (`takeover`). Tokens are handed to it meanwhile (`handing_over`).
 
+mod handing_over;
 pub(crate) mod ownership;
+mod takeover;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bytes::Bytes;
-use nigh_data::ObjectError;
 use nigh_engine::{NodeRole, PresentMember, RegistryError, Revision};
 use nigh_invoke::invocation::InvokeError;
-use nigh_protocol::Member;
-use nigh_rpc::{Method, PeerAddress};
+use nigh_rpc::PeerAddress;
 use nigh_schedule::scheduler::Fingerprint;
-use nigh_terms::{Monotonic, Namespace, NodeId, Token, invariant};
-use tokio::time::Instant;
+use nigh_terms::{Monotonic, Namespace, NodeId};
 
 use self::ownership::{OWNERS_TABLE, Ownership, OwnershipState, standing};
-use crate::controller::OwnedNamespace;
 use crate::dispatcher_state::DispatcherState;
-use crate::wire::{ANNOUNCE, AnnounceHead, HAND_OVER, HandOverAnswer, HandOverHead, decode, encode};
 
 /// The pause between two attempts.
 pub(super) const PAUSE: Duration = Duration::from_millis(25);
-/// The time limit of one small call.
+/// The time limit of one small call. It ends earlier if the node called is a member no more.
 const CALL_WITHIN: Duration = Duration::from_secs(2);
-/// How long a writer outside may wait until an owner knows of its write.
-const HAND_OVER_WITHIN: Duration = Duration::from_secs(15);
 /// Namespaces that one controller owns, or knows the owners of, at most.
 const NAMESPACES_MAX: usize = 65_536;
 
@@ -81,6 +73,7 @@ impl DispatcherState {
     /// This process does not own `namespace` in `term` any more.
     pub(super) fn forget(&self, namespace: &Namespace, term: u64) {
         let mut controller = self.controller.lock();
+        controller.end_takeover(namespace, term);
         if controller.term(namespace) == Some(term) {
             tracing::info!(%namespace, term, "another controller dispatches the namespace");
             controller.placing.owned.remove(namespace);
@@ -122,8 +115,13 @@ impl DispatcherState {
     /// As `standing`. If this process believed that it owns the namespace and does not, it stops dispatching.
     fn true_standing(&self, namespace: &Namespace, document: Option<&Ownership>) -> OwnershipState {
         let standing = self.standing(document);
-        let own = self.controller.lock().term(namespace);
-        if let Some(term) = own.filter(|term| standing != OwnershipState::Mine(*term)) {
+        let (own, taking) = {
+            let controller = self.controller.lock();
+            (controller.term(namespace), controller.takeover(namespace))
+        };
+        // A document of an earlier term was read before this process wrote its own.
+        let taking = taking.filter(|term| document.is_some_and(|document| document.term >= *term));
+        for term in own.into_iter().chain(taking).filter(|term| standing != OwnershipState::Mine(*term)) {
             self.forget(namespace, term);
         }
         standing
@@ -185,7 +183,9 @@ impl DispatcherState {
     ) -> Result<(), RegistryError> {
         let executes = found.as_ref().is_some_and(|(document, _)| document.executes);
         let document = Ownership::of(&self.parts.node, self.parts.me.incarnation, term).executing(executes);
-        self.write(namespace, &document, found.map(|(_, revision)| revision)).await
+        self.write(namespace, &document, found.map(|(_, revision)| revision)).await?;
+        tracing::debug!(target: "failover", step = "owner_claimed", %namespace, term);
+        Ok(())
     }
 
     /// Says in the document that the namespace has executions. False if this process does not own it in `term`.
@@ -230,68 +230,6 @@ impl DispatcherState {
         self.parts.registry.put(OWNERS_TABLE, namespace.as_str(), bytes, revision).await.map(drop)
     }
 
-    /// What must be done before the first dispatch of a term.
-    async fn begin(&self, namespace: &Namespace, term: u64, deadline: Monotonic) -> Result<Owner, InvokeError> {
-        self.announce(namespace, term, deadline).await?;
-        let newest = self.parts.homes.newest_of_all().await;
-        let newest =
-            newest.map_err(|error| InvokeError::TooManyRequests(format!("before the first dispatch: {error}")))?;
-        tracing::info!(%namespace, term, "this controller dispatches the namespace");
-        metrics::counter!("nigh_dispatch_takeovers_total").increment(1);
-        self.elsewhere.lock().remove(namespace);
-        let owned = OwnedNamespace::new(term, &newest);
-        let before = self.controller.lock().placing.owned.insert(namespace.clone(), owned).map(|before| before.term);
-        // Each claim writes a higher term, and one task a namespace claims: a term never goes down.
-        invariant!(before < Some(term), "{namespace} is owned in term {term} after {before:?}");
-        Ok(Owner::Me(term))
-    }
-
-    /// Announces the term to every member that runs functions.
-    async fn announce(&self, namespace: &Namespace, term: u64, deadline: Monotonic) -> Result<(), InvokeError> {
-        let mut told: Vec<Member> = Vec::new();
-        loop {
-            let of = |one: &PresentMember| Member { node: one.presence.number, incarnation: one.incarnation };
-            let open: Vec<PresentMember> = {
-                let present = self.parts.present.borrow();
-                present.iter().filter(|one| one.has(NodeRole::Run) && !told.contains(&of(one))).cloned().collect()
-            };
-            if open.is_empty() {
-                return Ok(());
-            }
-            let calls = open.iter().map(|one| async move {
-                let head = AnnounceHead { namespace: namespace.clone(), term, to: of(one) };
-                self.small::<()>(one, &ANNOUNCE, &encode(&head)).await.map(|()| of(one))
-            });
-            let answers = futures::future::join_all(calls).await;
-            let mut silent = None;
-            for answer in answers {
-                match answer {
-                    Ok(member) => told.push(member),
-                    Err(why) => silent = Some(why),
-                }
-            }
-            if let Some(why) = silent {
-                if self.now() >= deadline {
-                    let why = format!("a node does not answer the announcement of the new dispatch owner: {why}");
-                    return Err(InvokeError::TooManyRequests(why));
-                }
-                tokio::time::sleep(PAUSE).await;
-            }
-        }
-    }
-
-    /// A call whose answer is a head alone.
-    pub(super) async fn small<T: serde::de::DeserializeOwned>(
-        &self,
-        to: &PresentMember,
-        method: &'static Method,
-        head: &[u8],
-    ) -> Result<T, String> {
-        let by = Instant::now() + CALL_WITHIN;
-        let answer = self.parts.peers.call(&address(to), method, head, Bytes::new(), by).await;
-        decode(&answer.map_err(|error| error.to_string())?.head)
-    }
-
     /// Releases `namespace`, if this process owns it.
     pub(super) async fn let_go(&self, namespace: &Namespace) -> Result<(), RegistryError> {
         let found = self.document(namespace).await?;
@@ -302,95 +240,5 @@ impl DispatcherState {
             self.write(namespace, &document.freed(), Some(revision)).await?;
         }
         Ok(())
-    }
-
-    /// An invocation of `term` has ended and had seen `token`. Returns when the next dispatch will carry the token, by whichever
-    /// owner. `settled`: when the run ended there was no later owner.
-    pub(super) async fn joined(&self, namespace: &Namespace, term: u64, token: &Token, settled: bool) {
-        let is_mine = self.controller.lock().see(namespace, Some(term), token);
-        if settled && is_mine {
-            return;
-        }
-        self.until_handed_over(namespace, token).await;
-    }
-
-    /// As `hand_over`, however long it takes.
-    pub(super) async fn until_handed_over(&self, namespace: &Namespace, token: &Token) {
-        while let Err(error) = self.hand_over(namespace, token).await {
-            tracing::warn!(%namespace, %error, "the end of an invocation is held back: its token does not reach the dispatch owner");
-            tokio::time::sleep(PAUSE).await;
-        }
-    }
-
-    /// Returns when the next dispatch of `namespace` will carry `token`, by whichever owner. The registry is asked each time: a
-    /// former owner may not know yet that its epoch is over.
-    pub(super) async fn hand_over(&self, namespace: &Namespace, token: &Token) -> Result<(), ObjectError> {
-        let deadline = self.now().after(HAND_OVER_WITHIN);
-        let mut last = String::from("nobody dispatches the namespace");
-        loop {
-            match self.hand_over_once(namespace, token, deadline).await {
-                Ok(HandOverAnswer::Taken) => return Ok(()),
-                Ok(HandOverAnswer::NotOwner) => {}
-                Err(why) => last = why,
-            }
-            if self.now() >= deadline {
-                return Err(ObjectError::Busy(format!(
-                    "the dispatch owner of the namespace does not take the token: {last}"
-                )));
-            }
-            tokio::time::sleep(PAUSE).await;
-        }
-    }
-
-    async fn hand_over_once(
-        &self,
-        namespace: &Namespace,
-        token: &Token,
-        deadline: Monotonic,
-    ) -> Result<HandOverAnswer, String> {
-        let found = self.document(namespace).await.map_err(|error| error.to_string())?;
-        let to = match self.true_standing(namespace, found.as_ref().map(|(document, _)| document)) {
-            // An owner that begins after this reads the homes, which have the write.
-            OwnershipState::Open { abandoned: false, .. } => return Ok(HandOverAnswer::Taken),
-            OwnershipState::Open { abandoned: true, .. } if !self.may_own() => self.controller_for(namespace),
-            OwnershipState::Mine(_) | OwnershipState::Open { .. } => {
-                return match self.owner(namespace, deadline).await {
-                    Ok(Owner::Me(term)) if self.controller.lock().see(namespace, Some(term), token) => {
-                        Ok(HandOverAnswer::Taken)
-                    }
-                    Ok(_) => Ok(HandOverAnswer::NotOwner),
-                    Err(error) => Err(error.to_string()),
-                };
-            }
-            OwnershipState::Theirs(owner) => Some(owner),
-        };
-        let Some(to) = to else { return Err("the cluster has no controller".to_owned()) };
-        let head = HandOverHead { namespace: namespace.clone(), token: token.clone() };
-        self.small(&to, &HAND_OVER, &encode(&head)).await
-    }
-
-    /// Another process hands a token over: taken if this process owns the namespace now, or becomes its owner.
-    pub(super) async fn handed_over(&self, HandOverHead { namespace, token }: HandOverHead) -> HandOverAnswer {
-        let found = match self.document(&namespace).await {
-            Ok(found) => found,
-            Err(error) => {
-                tracing::warn!(%namespace, %error, "the registry cannot tell who dispatches the namespace");
-                return HandOverAnswer::NotOwner;
-            }
-        };
-        match self.true_standing(&namespace, found.as_ref().map(|(document, _)| document)) {
-            OwnershipState::Open { abandoned: false, .. } => HandOverAnswer::Taken,
-            OwnershipState::Theirs(_) => HandOverAnswer::NotOwner,
-            OwnershipState::Mine(_) | OwnershipState::Open { .. } if !self.parts.owns => HandOverAnswer::NotOwner,
-            OwnershipState::Mine(_) | OwnershipState::Open { .. } => {
-                let deadline = self.now().after(CALL_WITHIN);
-                match self.owner(&namespace, deadline).await {
-                    Ok(Owner::Me(term)) if self.controller.lock().see(&namespace, Some(term), &token) => {
-                        HandOverAnswer::Taken
-                    }
-                    _ => HandOverAnswer::NotOwner,
-                }
-            }
-        }
     }
 }

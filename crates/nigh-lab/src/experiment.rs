@@ -7,6 +7,7 @@ mod crash;
 mod escape;
 mod eviction;
 mod fabric;
+mod failover;
 mod judged_clients;
 mod learn;
 mod lies;
@@ -48,6 +49,8 @@ enum ExperimentCommand {
     Power(power::PowerArgs),
     /// A real cluster under real faults: no acknowledged write may be lost, no read old (root)
     ClusterFaults(cluster_faults::ClusterFaultsArgs),
+    /// A node of a real cluster is killed, stopped or cut off: for how long writes wait, and where that time goes (root)
+    Failover(failover::FailoverArgs),
     /// Others read and write the store behind Nigh: no read on either side may be old, no write of theirs lost
     Outside(outside::OutsideArgs),
     /// A hostile function tries to leave its sandbox, under each engine; none of its attempts may succeed
@@ -108,6 +111,7 @@ impl ExperimentArgs {
             ExperimentCommand::Crash(crash) => crash.run(machine, json).await,
             ExperimentCommand::Power(power) => power.run(machine, json).await,
             ExperimentCommand::ClusterFaults(faults) => faults.run(machine, json).await,
+            ExperimentCommand::Failover(failover) => failover.run(machine, json).await,
             ExperimentCommand::Outside(outside) => outside.run(machine, json).await,
             ExperimentCommand::Escape(escape) => escape.run(machine, json).await,
             ExperimentCommand::Lies(lies) => lies.run(machine, json).await,

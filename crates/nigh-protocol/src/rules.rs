@@ -62,6 +62,10 @@ pub enum Rule {
     RestartBarrier,
     /// A put of a client is acknowledged when the scheduler has the put's token.
     HandOver,
+    /// A scheduler that follows another takes clients' tokens only when no node takes dispatches of the other any more.
+    AnnounceFirst,
+    /// A scheduler that starts keeps the tokens that it takes while it reads the homes.
+    KeepHandedOver,
     /// A get of a client asks the home, whatever copy the node has.
     OutsideAsksHome,
 }

@@ -20,4 +20,5 @@ mod invocations;
 mod locality;
 mod losses;
 mod processes;
+mod takeovers;
 mod triggers;

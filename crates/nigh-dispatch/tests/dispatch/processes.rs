@@ -10,7 +10,8 @@ use bytes::Bytes;
 use futures::TryStreamExt;
 use nigh_data::{GetRequest, ObjectError};
 use nigh_dispatch::{
-    DispatchCalls, DispatchHomes, DispatchSettings, Dispatcher, DispatcherParts, RunDoor, RunDoorParts, report_all,
+    DispatchCalls, DispatchHomes, DispatchSettings, Dispatcher, DispatcherParts, OWNERS_TABLE, Ownership, RunDoor,
+    RunDoorParts, report_all,
 };
 use nigh_engine::{LocalRegistry, NodeRole, Presence, PresentMember, Registry, StateFile};
 use nigh_functions::function::{Function, FunctionSource, Runtime};
@@ -89,13 +90,17 @@ struct Homes {
     memory: ObjectMemory,
     epochs: Arc<Mutex<Vec<(ShardId, Epoch)>>>,
     fenced: Arc<Mutex<Vec<Member>>>,
+    answer: watch::Receiver<bool>,
 }
 
 #[async_trait]
 impl DispatchHomes for Homes {
     async fn newest_of_all(&self) -> Result<Token, ObjectError> {
         let epochs = self.epochs.lock().clone();
-        self.memory.newest_of_all(&epochs).await
+        let newest = self.memory.newest_of_all(&epochs).await;
+        // The last of them answers late.
+        drop(self.answer.clone().wait_for(|answer| *answer).await);
+        newest
     }
 
     async fn fence(&self, member: Member) -> Result<Token, ObjectError> {
@@ -248,6 +253,7 @@ pub(crate) struct Processes {
     present: watch::Sender<Vec<PresentMember>>,
     registry: Arc<dyn Registry>,
     epochs: Arc<Mutex<Vec<(ShardId, Epoch)>>>,
+    homes_answer: watch::Sender<bool>,
     _state: TempDir,
 }
 
@@ -266,6 +272,7 @@ impl Processes {
             present: watch::Sender::new(Vec::new()),
             registry: Arc::new(registry),
             epochs,
+            homes_answer: watch::Sender::new(true),
             _state: state,
         };
         for controller in ["c1", "c2"] {
@@ -293,6 +300,7 @@ impl Processes {
             memory: self.world.nodes[&NODES].memory.clone(),
             epochs: Arc::clone(&self.epochs),
             fenced: Arc::clone(&self.fenced),
+            answer: self.homes_answer.subscribe(),
         };
         let dispatcher = Dispatcher::new(
             DispatcherParts {
@@ -357,6 +365,23 @@ impl Processes {
         let process = &self.all[name];
         process.stop.cancel();
         process.killed.cancel();
+    }
+
+    /// From now on one of the homes that a new owner reads answers not, or does again.
+    pub(crate) fn set_homes_answer(&self, answer: bool) {
+        self.homes_answer.send_replace(answer);
+    }
+
+    /// A controller `name` owns the tenant, and its machine takes calls and answers none.
+    pub(crate) async fn own_in_silence(&self, name: &str) -> TcpListener {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let (id, incarnation) = (NodeId(name.to_owned()), Incarnation(1));
+        let document = serde_json::to_vec(&Ownership::of(&id, incarnation, 1)).unwrap();
+        self.registry.put(OWNERS_TABLE, who().namespace.as_str(), document, None).await.unwrap();
+        let presence = Presence::new(NodeNumber(200), &address, [NodeRole::Controller]);
+        self.present.send_modify(|present| present.push(PresentMember { node: id, incarnation, presence }));
+        listener
     }
 
     /// The homes that a node had are given to others.

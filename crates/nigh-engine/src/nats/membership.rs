@@ -14,18 +14,21 @@ use async_trait::async_trait;
 use nigh_terms::{Clock, Incarnation, Monotonic, NodeId};
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinHandle;
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::documents::{Documents, FoundDocument, NotWritten};
-use super::roster::Roster;
+use super::refusal::Refusals;
+use super::roster::{Roster, SUSPECTED_AFTER};
 use super::{Cluster, ClusterError};
 use crate::{Members, Membership, Presence, PresentMember, RegistryError};
 
 /// An entry that is not renewed for this long expires.
 pub const TTL: Duration = Duration::from_secs(3);
 const RENEWED_EVERY: Duration = Duration::from_secs(1);
-/// How often expired members are looked for.
+/// How often expired members are looked for at least.
 const LOOKED_EVERY: Duration = Duration::from_millis(250);
+/// A timer's step: a member is looked for when its lease has ended, not at its last moment.
+const TIMER_STEP: Duration = Duration::from_millis(1);
 /// The most attempts to create the entry while other incarnations write it.
 const JOINS_MAX: usize = 16;
 
@@ -267,24 +270,41 @@ async fn listen(
     mut roster: Roster,
     entry: Arc<Mutex<Entry>>,
 ) {
-    let (mut told_up_to, mut was_away) = (0, false);
+    let (mut told_up_to, mut was_away, mut refusals) = (0, false, Refusals::default());
     loop {
-        match timeout(LOOKED_EVERY, heard.recv()).await {
-            Ok(None) => return,
-            Ok(Some((name, found))) => {
-                told_up_to = told_up_to.max(found.place);
-                hear(&mut roster, name, found, clock.monotonic());
+        let now = clock.monotonic();
+        // The next look is at the moment when a member may expire, or is to be asked.
+        let next = [TTL, SUSPECTED_AFTER].into_iter().filter_map(|span| roster.next_silence(now, span)).min();
+        let next = next.map_or(LOOKED_EVERY, |next| next + TIMER_STEP).min(LOOKED_EVERY);
+        tokio::select! {
+            found = heard.recv() => match found {
+                None => return,
+                Some((name, found)) => {
+                    told_up_to = told_up_to.max(found.place);
+                    hear(&mut roster, name, found, clock.monotonic());
+                }
+            },
+            refusing = refusals.next() => {
+                tracing::debug!(target: "failover", step = "refused", node = %refusing.node);
+                roster.refused(&refusing);
             }
-            Err(_) => {}
+            () = sleep(next) => {}
         }
         let now = clock.monotonic();
         // A node that does not receive its own entry has lost its servers, which says nothing about other members.
         let is_away = roster.is_late(&node, now, TTL);
         if was_away && !is_away {
+            tracing::debug!(target: "failover", step = "servers_back", %node);
             roster.all_heard(now);
         }
         was_away = is_away;
         let mut alive = if is_away { roster.all() } else { roster.alive(now, TTL) };
+        if !is_away {
+            refusals.ask(roster.suspects(now, &node));
+        }
+        for (node, silence) in roster.take_expired() {
+            tracing::debug!(target: "failover", step = "expired", %node, silent_ms = silence.as_millis() as u64);
+        }
         if entry.try_lock().is_ok_and(|entry| entry.place.is_none()) {
             alive.retain(|member| (&member.node, member.incarnation) != (&node, incarnation));
         }

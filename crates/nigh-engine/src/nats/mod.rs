@@ -18,6 +18,7 @@ mod link;
 mod membership;
 mod publish_reply;
 mod recovery;
+mod refusal;
 mod registry;
 mod roster;
 mod settings;

@@ -1,7 +1,7 @@
-//! Decides which members have expired, from the times of their renewals. Pure.
+//! Decides which members have expired, from the times of their renewals and from refused connections. Pure.
 //!
 //! A member expires only if others renewed their entries well after it: when the servers are away, all members fall silent
-//! and none has expired.
+//! and none has expired. One whose machine refuses connections expires as soon as it has missed a renewal.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,6 +9,18 @@ use std::time::Duration;
 use nigh_terms::{Monotonic, NodeId};
 
 use crate::PresentMember;
+
+/// A member that has been silent for longer than this has missed a renewal.
+pub(super) const SUSPECTED_AFTER: Duration = Duration::from_millis(1100);
+
+/// A member that has been silent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct SilentMember {
+    pub(super) node: NodeId,
+    /// The revision of its last renewal.
+    pub(super) revision: u64,
+    pub(super) address: String,
+}
 
 /// The last renewal of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +31,8 @@ struct RosterEntry {
     at: Monotonic,
     /// True if its time was extended because all members were silent.
     is_spared: bool,
+    /// True if its machine has refused connections since.
+    refuses: bool,
 }
 
 /// The known nodes.
@@ -27,13 +41,16 @@ pub(super) struct Roster {
     heard: BTreeMap<NodeId, RosterEntry>,
     /// The time of the last renewal of any node at the last check.
     news: Monotonic,
+    /// The nodes that have expired since `take_expired`, and how long each had been silent.
+    expired: Vec<(NodeId, Duration)>,
 }
 
 impl Roster {
     /// Records that the entry of `member` is at `revision`. Ignores a revision older than the known one.
     pub(super) fn heard(&mut self, member: PresentMember, revision: u64, at: Monotonic) {
         if self.heard.get(&member.node).is_none_or(|known| known.revision < revision) {
-            self.heard.insert(member.node.clone(), RosterEntry { member, revision, at, is_spared: false });
+            self.heard
+                .insert(member.node.clone(), RosterEntry { member, revision, at, is_spared: false, refuses: false });
         }
     }
 
@@ -56,8 +73,48 @@ impl Roster {
             }
         }
         self.news = news;
-        self.heard.retain(|_, heard| now.since(heard.at) <= ttl || news.since(heard.at) < half);
+        let expired = &mut self.expired;
+        self.heard.retain(|node, heard| {
+            let is_late = now.since(heard.at) > ttl && news.since(heard.at) >= half;
+            // The others have renewed so long after it that it has missed a renewal.
+            let is_gone = heard.refuses && news.since(heard.at) > SUSPECTED_AFTER;
+            let lives = !is_late && !is_gone;
+            if !lives {
+                expired.push((node.clone(), now.since(heard.at)));
+            }
+            lives
+        });
         self.all()
+    }
+
+    /// The nodes that have expired since the last call, and how long each had been silent.
+    pub(super) fn take_expired(&mut self) -> Vec<(NodeId, Duration)> {
+        std::mem::take(&mut self.expired)
+    }
+
+    /// How long it is until the next node is silent for longer than `span`; none if no node is going to be.
+    pub(super) fn next_silence(&self, now: Monotonic, span: Duration) -> Option<Duration> {
+        let silences = self.heard.values().map(|heard| now.since(heard.at)).filter(|silence| *silence <= span);
+        silences.max().map(|longest| span - longest)
+    }
+
+    /// The nodes other than `own` that may be dead: silent for so long that they have missed a renewal.
+    pub(super) fn suspects(&self, now: Monotonic, own: &NodeId) -> Vec<SilentMember> {
+        let is_suspect =
+            |heard: &&RosterEntry| heard.member.node != *own && !heard.refuses && now.since(heard.at) > SUSPECTED_AFTER;
+        let silent = |RosterEntry { member, revision, .. }: &RosterEntry| SilentMember {
+            node: member.node.clone(),
+            revision: *revision,
+            address: member.presence.address.clone(),
+        };
+        self.heard.values().filter(is_suspect).map(silent).collect()
+    }
+
+    /// Records that the machine of a silent node refuses connections; ignores it if the node has renewed since it was asked.
+    pub(super) fn refused(&mut self, silent: &SilentMember) {
+        if let Some(known) = self.heard.get_mut(&silent.node).filter(|known| known.revision == silent.revision) {
+            known.refuses = true;
+        }
     }
 
     /// All known nodes, whenever they renewed.
@@ -157,6 +214,47 @@ mod tests {
             roster.alive(at(heard), TTL);
         }
         assert_eq!(roster.alive(at(5), TTL), [member("own", 4)]);
+    }
+
+    #[test]
+    fn who_refuses_connections_expires_when_it_has_missed_a_renewal_that_others_made() {
+        let mut roster = Roster::default();
+        let tenths = |tenths: u64| Monotonic(tenths * 100_000_000);
+        roster.heard(member("dead", 5), 5, tenths(0));
+        roster.heard(member("own", 4), 6, tenths(5));
+        assert_eq!(roster.suspects(tenths(11), &node("own")), []);
+        let suspects = roster.suspects(tenths(12), &node("own"));
+        assert_eq!(suspects.iter().map(|one| (&one.node, one.revision)).collect::<Vec<_>>(), [(&node("dead"), 5)]);
+        roster.refused(&suspects[0]);
+        assert_eq!(roster.suspects(tenths(12), &node("own")), [], "it need not be asked again");
+        assert_eq!(roster.alive(tenths(14), TTL).len(), 2, "the servers may be away: nobody has renewed since");
+        roster.heard(member("own", 4), 7, tenths(15));
+        assert_eq!(roster.alive(tenths(15), TTL), [member("own", 4)]);
+        // It was not dead: it is a member again, and what was asked before its renewal counts for nothing.
+        roster.heard(member("dead", 5), 8, tenths(16));
+        roster.refused(&suspects[0]);
+        roster.heard(member("own", 4), 9, tenths(28));
+        assert_eq!(roster.alive(tenths(28), TTL).len(), 2);
+    }
+
+    #[test]
+    fn the_next_look_is_when_the_longest_silent_node_expires() {
+        let mut roster = Roster::default();
+        assert_eq!(roster.next_silence(at(0), TTL), None);
+        roster.heard(member("dead", 5), 5, at(1));
+        roster.heard(member("own", 4), 6, at(2));
+        assert_eq!(roster.next_silence(at(3), TTL), Some(Duration::from_secs(1)));
+        assert_eq!(
+            roster.next_silence(at(4), TTL),
+            Some(Duration::ZERO),
+            "it is silent for the whole time, and no longer"
+        );
+        roster.heard(member("own", 4), 7, at(4));
+        let now = Monotonic(at(4).0 + 1);
+        assert_eq!(roster.alive(now, TTL), [member("own", 4)]);
+        assert_eq!(roster.take_expired(), [(node("dead"), TTL + Duration::from_nanos(1))]);
+        assert_eq!(roster.take_expired(), []);
+        assert_eq!(roster.next_silence(now, TTL), Some(TTL - Duration::from_nanos(1)));
     }
 
     #[test]

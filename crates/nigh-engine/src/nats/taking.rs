@@ -71,14 +71,20 @@ pub(super) async fn take(
     if let Some(reached) = reached.filter(|reached| reached.went_back_to > 0) {
         return Err(went_back(stream, reached.went_back_to, reached));
     }
+    let step = |step: &str| tracing::debug!(target: "failover", step, shard = %claim.shard);
+    step("opened");
     let epoch = take_epoch(cluster, &stream, claim).await?;
+    step("epoch");
     if let Some(reached) = reached.filter(|reached| epoch.0 <= reached.place) {
         witness.went_back(epoch.0).await?;
         return Err(went_back(stream, epoch.0, reached));
     }
-    witness.tell(epoch.0).await?;
     let recovery = Recovery::new(claim.shard, &stream, found.first_sequence.unwrap_or(1).max(1));
-    let (recovery, messages, bytes) = read(cluster, &stream, claim.shard, epoch.0, recovery).await?;
+    // The mark and the journal do not depend on each other.
+    let told = witness.tell(epoch.0);
+    let ((), (recovery, messages, bytes)) =
+        futures::try_join!(told, read(cluster, &stream, claim.shard, epoch.0, recovery))?;
+    step("read");
     let outcome = recovery.finish(epoch.0);
     if let Some(first) = outcome.damage.first() {
         match &settings.keep_damaged {

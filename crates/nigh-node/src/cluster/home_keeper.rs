@@ -26,10 +26,11 @@ use crate::status::{HomeTrouble, HomesStatus};
 /// The most shards that are taken or released at a time.
 const AT_ONCE: usize = 16;
 /// How often the keeper looks for failed shards whose wait is over.
-const LOOKED_EVERY: Duration = Duration::from_millis(100);
-/// The shortest and the longest wait before a failed shard is tried again.
-const RETRY_MIN: Duration = Duration::from_millis(100);
-const RETRY_MAX: Duration = Duration::from_secs(10);
+const LOOKED_EVERY: Duration = Duration::from_millis(50);
+/// The shortest and the longest wait before a failed shard is tried again. Nobody can use the shard meanwhile, and a step that
+/// fails because the servers are away has waited for them itself.
+const RETRY_MIN: Duration = Duration::from_millis(50);
+const RETRY_MAX: Duration = Duration::from_secs(1);
 /// The wait before the next try if only an operator can help.
 const RETRY_DAMAGED: Duration = Duration::from_secs(60);
 
@@ -307,8 +308,26 @@ impl KeeperTask {
         if known.is_none_or(|known| known.why != why) {
             tracing::warn!(%shard, why, "this node cannot serve the shard, and tries again");
         }
-        let wait = RETRY_MIN.saturating_mul(1 << attempts.min(16)).min(RETRY_MAX).max(at_least);
+        let wait = wait_after(attempts).max(at_least);
+        tracing::debug!(target: "failover", step = "failed", %shard, wait_ms = wait.as_millis() as u64, why);
         self.troubles.insert(shard, HomeTrouble { shard, why, attempts });
         self.own.insert(shard, ShardState::Waits(self.clock.monotonic().after(wait)));
+    }
+}
+
+/// The wait before a shard is tried again that has failed `attempts` times.
+fn wait_after(attempts: u32) -> Duration {
+    RETRY_MIN.saturating_mul(1 << attempts.saturating_sub(1).min(16)).min(RETRY_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_shard_is_tried_again_soon_and_at_least_each_second() {
+        let waits: Vec<u128> = (1..=7).map(|attempts| wait_after(attempts).as_millis()).collect();
+        assert_eq!(waits, [50, 100, 200, 400, 800, 1000, 1000]);
+        assert_eq!(wait_after(u32::MAX), RETRY_MAX);
     }
 }

@@ -77,7 +77,10 @@ impl HomeSteps {
         let found = self.entry(shard);
         let before = found.as_ref().and_then(|(home, _)| home.highest());
         let found = found.as_ref().map(|(home, revision)| (home, *revision));
+        let step = |step: &str| tracing::debug!(target: "failover", step, %shard);
+        step("begun");
         let claim = self.homes.claim(shard, &self.claimant, found).await?;
+        step("claimed");
         let claimed = ShardHome::claimed(&self.claimant, before);
         self.learn(shard, claimed, Revision(claim.claim));
         let recovered = self.ledger.take(&claim).await?;
@@ -92,6 +95,7 @@ impl HomeSteps {
         self.epochs.begin(shard, epoch);
         let told = self.homes.took(&claim, self.claimant.number, epoch).await?;
         self.learn(shard, ShardHome::of(&self.claimant, Some(epoch)), told);
+        step("took");
         // Another shard may need this permit to answer the request for its newest version.
         drop(turn);
         let mut seen = self.seen.subscribe();
@@ -100,7 +104,10 @@ impl HomeSteps {
             summary = summary(shard, self.shards, told, self.seen.subscribe(), &self.asker) => summary,
             _ = replaced => return Err(TakeError::Beaten),
         };
-        self.host.take_home(shard, recovered, summary).await.map_err(TakeError::Failed)
+        step("summary");
+        self.host.take_home(shard, recovered, summary).await.map_err(TakeError::Failed)?;
+        step("served");
+        Ok(())
     }
 
     pub(super) async fn let_go(&self, shard: ShardId) -> Result<(), RegistryError> {

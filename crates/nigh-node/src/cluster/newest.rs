@@ -122,8 +122,20 @@ impl Asker {
         let peer = PeerAddress { name: node.0.as_str().into(), address: address.into(), incarnation: Some(life) };
         let head = serde_json::to_vec(shards).map_err(|error| error.to_string())?;
         let by = Instant::now() + ANSWER_WITHIN;
-        let answer = self.peers.call(&peer, &NEWEST, &head, Bytes::new(), by).await;
-        let answer = answer.map_err(|error| error.to_string())?;
+        let call = self.peers.call(&peer, &NEWEST, &head, Bytes::new(), by);
+        let mut present = self.present.clone();
+        let lives = |member: &PresentMember| member.node == *node && member.incarnation.0 == life;
+        let gone = async move {
+            let is_known = present.wait_for(|present| !present.iter().any(lives)).await.is_ok();
+            if !is_known {
+                std::future::pending::<()>().await;
+            }
+        };
+        let answer = tokio::select! {
+            answer = call => answer.map_err(|error| error.to_string())?,
+            // Its shards get another home, which is asked then.
+            () = gone => return Err("the node is no member any more".to_owned()),
+        };
         let answered: HomeVersionsReply = serde_json::from_slice(&answer.head).map_err(|error| error.to_string())?;
         if answered.len() == shards.len() {
             Ok(answered)

@@ -70,6 +70,32 @@ async fn who_waits_for_a_home_that_fell_silent_is_answered_by_the_next_one_at_on
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn who_asks_a_home_that_is_about_to_begin_waits_there_until_it_has_begun() {
+    let test = "who_asks_a_home_that_is_about_to_begin_waits_there_until_it_has_begun";
+    let Some(mut world) = World::start(test, 3).await else { return };
+    let name = world.names_at(0).next().unwrap();
+    let shard = World::shard_of(&name);
+    world.nodes[&0].put(&name, b"bytes").await.unwrap();
+    world.name_home(shard, 1);
+    world.nodes[&1].calls();
+    let (memory, read) = (world.nodes[&2].memory.clone(), key(&name));
+    let look = async move { memory.head(&who(), &bucket(), &read, GetRequest::default()).await.unwrap().size };
+    let look = tokio::spawn(look);
+    let mut asked = 0;
+    while asked == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        asked += world.nodes[&1].calls().get("fetch").copied().unwrap_or_default();
+    }
+    // Longer than the time after which a refused request is sent again.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    asked += world.nodes[&1].calls().get("fetch").copied().unwrap_or_default();
+    assert_eq!(asked, 1, "it was refused and asked again");
+    world.give(shard, 1).await;
+    assert_eq!(look.await.unwrap(), 5);
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn homes_that_move_as_planned_fail_no_write() {
     let Some(world) = World::start("homes_that_move_as_planned_fail_no_write", 3).await else { return };
     let going = Arc::new(AtomicBool::new(true));

@@ -330,6 +330,13 @@ impl World {
         }
     }
 
+    /// All hear that the home of `shard` is at a node, where it has not begun yet.
+    pub(crate) fn name_home(&self, shard: ShardId, number: u32) {
+        for node in self.nodes.values() {
+            node.neighbours.set_home(shard, NodeNumber(number));
+        }
+    }
+
     /// The home of `shard` moves as planned.
     pub(crate) async fn hand_over(&mut self, shard: ShardId, to: u32) {
         let (from, _) = self.homes[&shard];

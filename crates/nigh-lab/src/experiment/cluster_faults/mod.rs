@@ -21,7 +21,7 @@ mod plan;
 mod record;
 mod sharers;
 mod values;
-mod world;
+pub(super) mod world;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -104,12 +104,12 @@ pub(super) fn has_netem() -> bool {
 
 /// All nodes' doors, the same in all their lives, and who asks there.
 #[derive(Clone, Debug)]
-pub(super) struct Doors {
-    pub(super) s3: Vec<Door>,
-    pub(super) lambda: Vec<SocketAddr>,
-    pub(super) lambda_signer: Signer,
-    pub(super) namespace: Namespace,
-    pub(super) handle: Handle,
+pub(in crate::experiment) struct Doors {
+    pub(in crate::experiment) s3: Vec<Door>,
+    pub(in crate::experiment) lambda: Vec<SocketAddr>,
+    pub(in crate::experiment) lambda_signer: Signer,
+    pub(in crate::experiment) namespace: Namespace,
+    pub(in crate::experiment) handle: Handle,
 }
 
 impl Doors {
@@ -128,10 +128,10 @@ struct Hands {
 }
 
 /// The cluster. To be made, hurt and dropped by one thread that lives as long as it does.
-pub(super) struct World {
-    pub(super) cluster: LocalCluster,
+pub(in crate::experiment) struct World {
+    pub(in crate::experiment) cluster: LocalCluster,
     relays: Vec<TcpRelay>,
-    pub(super) doors: Doors,
+    pub(in crate::experiment) doors: Doors,
     /// Lives that ended by themselves: of nodes whose life as a member was over.
     pub(super) ended_by_itself: u64,
     /// After the processes.
@@ -141,6 +141,15 @@ pub(super) struct World {
 impl World {
     /// Starts servers, a store and nodes below `folder`. Blocks for many seconds.
     pub(super) fn start(folder: &Path, wiring: Wiring, handle: &Handle) -> Result<Self, LabError> {
+        Self::start_with(folder, wiring, handle, &[])
+    }
+
+    /// The same without relays, and with `more` settings of each node.
+    pub(in crate::experiment) fn start_direct(folder: &Path, handle: &Handle, more: &[&str]) -> Result<Self, LabError> {
+        Self::start_with(folder, Wiring::Direct, handle, more)
+    }
+
+    fn start_with(folder: &Path, wiring: Wiring, handle: &Handle, more: &[&str]) -> Result<Self, LabError> {
         let missing = "nats-server".to_owned();
         let nats_server = find_nats_server().ok_or(LabError::Missing { missing, hint: "run `make peers` first" })?;
         let program = programs::nigh()?;
@@ -154,7 +163,7 @@ impl World {
                 (0..NODES).map(relay).collect::<Result<Vec<_>, _>>()?
             }
         };
-        let mut set: Vec<String> = SETTINGS.iter().map(|one| (*one).to_owned()).collect();
+        let mut set: Vec<String> = SETTINGS.iter().chain(more).map(|one| (*one).to_owned()).collect();
         set.push(format!("functions.python={}", python()?.display()));
         let ports = relays.iter().map(TcpRelay::port).collect();
         let settings = LocalClusterSettings {
@@ -191,7 +200,7 @@ impl World {
     }
 
     /// Sleeps, and starts again meanwhile what has ended by itself.
-    pub(super) fn wait(&mut self, span: Duration) {
+    pub(in crate::experiment) fn wait(&mut self, span: Duration) {
         let begun = Instant::now();
         loop {
             // What cannot be started now is tried again.
@@ -212,13 +221,13 @@ impl World {
     }
 
     /// The shards that a node serves, as it says.
-    pub(super) fn shards_of(&mut self, node: usize) -> Vec<ShardId> {
+    pub(in crate::experiment) fn shards_of(&mut self, node: usize) -> Vec<ShardId> {
         let status = self.status(node);
         status.and_then(|status| status.cluster?.homes).map(|homes| homes.own).unwrap_or_default()
     }
 
     /// Whether every node knows all others, and so many shards are served.
-    pub(super) fn recovered(&mut self, shards: usize) -> bool {
+    pub(in crate::experiment) fn recovered(&mut self, shards: usize) -> bool {
         let count = self.cluster.nodes().len();
         let known: Vec<(usize, usize)> = (0..count)
             .filter_map(|node| self.status(node)?.cluster)
@@ -349,7 +358,7 @@ impl World {
         run("tc", &[&["-n", &namespace, "qdisc", what, "dev", "eth0", "root", "netem"], options].concat())
     }
 
-    pub(super) fn end(self) {
+    pub(in crate::experiment) fn end(self) {
         let Self { cluster, relays, disks, .. } = self;
         relays.iter().for_each(|relay| relay.change(|weather| *weather = Weather::default()));
         cluster.end(DRAIN);

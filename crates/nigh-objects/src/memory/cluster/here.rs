@@ -155,11 +155,6 @@ impl ObjectMemoryState {
         Err(Refusal::new(RefusalKind::Forbidden, why))
     }
 
-    fn home_here(&self, object: &ObjectId) -> Result<ShardId, WireError> {
-        let shard = self.coherence.shards.of(object);
-        if self.coherence.is_home(shard) { Ok(shard) } else { Err(WireError::Elsewhere) }
-    }
-
     async fn serve_fetch(self: &Arc<Self>, fetch: Fetch) -> ServeResult<FetchReply> {
         let Fetch { mut request, want } = fetch;
         let from = request.from;
@@ -169,7 +164,7 @@ impl ObjectMemoryState {
         let tells_readers = self.compared().tells_readers();
         *shared &= tells_readers;
         let (asker, shared, object) = ((from, *attempt), *shared, object.clone());
-        let shard = self.home_here(&object)?;
+        let shard = self.home_here(&object, Some(from)).await?;
         let epoch = self.coherence.epoch_here(shard);
         let _fetching = RemoteFetchGuard { inner: Arc::clone(self), object: object.clone(), asker };
         self.until_dropped(&object).await;
@@ -267,7 +262,7 @@ impl ObjectMemoryState {
 
     async fn serve_pinned(self: &Arc<Self>, pinned: PinnedRequest) -> ServeResult<()> {
         let PinnedRequest { object, range, etag } = pinned;
-        self.home_here(&object)?;
+        self.home_here(&object, None).await?;
         let kept = self.shelf().peek(&object).cloned();
         if let Some(segment) = kept.as_ref().and_then(|kept| kept.segment.clone()) {
             let meta = kept.as_ref().map(|kept| kept.meta.unpack());
@@ -287,7 +282,7 @@ impl ObjectMemoryState {
             return Err(WireError::InvalidRequest("a write that writes nothing".to_owned()));
         };
         let object = object.clone();
-        let shard = self.home_here(&object)?;
+        let shard = self.home_here(&object, Some(write.request.from)).await?;
         let content = match &write.becomes {
             WriteEffect::Put(new) => Some(self.take_body(&mut call, new.size).await?),
             WriteEffect::Gone { .. } | WriteEffect::Tagged { .. } | WriteEffect::Outside => None,

@@ -1,16 +1,23 @@
 //! Writes under way at the homes here, for whose end a home that leaves waits while no further ones begin; and writes of
-//! this node that go on without their callers, because their homes elsewhere do not answer.
+//! this node that go on without their callers, because their homes elsewhere do not answer. Requests that come a little
+//! before their home begins here wait for it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use nigh_data::ObjectId;
+use nigh_protocol::Member;
 use nigh_terms::ShardId;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 use super::super::ObjectMemoryState;
+use super::wire::WireError;
 use crate::sync::Mutex;
+
+/// How long a request waits for its home to begin here.
+const BEGUN_WITHIN: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
 struct Use {
@@ -93,6 +100,11 @@ impl HomeUses {
         }
     }
 
+    /// A home has begun here.
+    pub(super) fn begun(&self) {
+        self.changed.notify_waiters();
+    }
+
     /// The home of `shard` has left.
     pub(super) fn left(&self, shard: ShardId) {
         let mut of = self.of.lock();
@@ -130,5 +142,23 @@ impl ObjectMemoryState {
     pub(super) fn begin_unanswered(self: &Arc<Self>, shard: ShardId) -> UnansweredWrite {
         *self.uses.unanswered.lock().entry(shard).or_default() += 1;
         UnansweredWrite { inner: Arc::clone(self), shard }
+    }
+
+    /// The shard of `object`, if its home is here. If it is to begin here, as the map of homes says, a request of another node
+    /// waits for it: others hear of a new home when it has its epoch, which is before it can answer. This node's own requests
+    /// do not wait here: they go to the home directly once it has begun.
+    pub(super) async fn home_here(&self, object: &ObjectId, from: Option<Member>) -> Result<ShardId, WireError> {
+        let (shard, deadline) = (self.coherence.shards.of(object), Instant::now() + BEGUN_WITHIN);
+        loop {
+            let changed = self.uses.changed.notified();
+            if self.coherence.is_home(shard) {
+                return Ok(shard);
+            }
+            let at = self.neighbours.as_ref().and_then(|neighbours| neighbours.home_of(shard));
+            let begins = from.is_some() && from != self.me && at.is_some() && at == self.me.map(|me| me.node);
+            if !begins || timeout_at(deadline, changed).await.is_err() {
+                return Err(WireError::Elsewhere);
+            }
+        }
     }
 }
