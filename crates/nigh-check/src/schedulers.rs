@@ -44,6 +44,6 @@ impl World {
     /// True if the scheduler keeps the token of a client's put.
     pub(crate) fn keeps_tokens(&self, config: &Configuration) -> bool {
         let reads = self.frontier.as_ref().is_some_and(|frontier| frontier.unread().next().is_some());
-        config.without.hold(Rule::HandOver) && !(reads && !config.without.hold(Rule::KeepHandedOver))
+        config.without.hold(Rule::HandOver) && (!reads || config.without.hold(Rule::KeepHandedOver))
     }
 }

@@ -184,23 +184,24 @@ async fn what_fails_in_the_initialisation_is_told_to_the_caller() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_that_cannot_be_executed_is_the_functions_error_and_not_the_nodes() {
     let node = Node::start(settings()).await;
-    let cases: [(&str, &[(&str, &str)], &str, &str); 3] = [
-        ("empty", &[], "Couldn't find valid bootstrap(s): [/var/task/bootstrap]", "/var/task/bootstrap is missing"),
+    let cases = [
+        ("empty", None, "Couldn't find valid bootstrap(s): [/var/task/bootstrap]", "/var/task/bootstrap is missing"),
         (
             "astray",
-            &[("bootstrap", "#!/nowhere\n")],
+            Some("#!/nowhere\n"),
             "fork/exec /var/task/bootstrap: no such file or directory",
             "/var/task/bootstrap cannot be executed: No such file",
         ),
         (
             "formless",
-            &[("bootstrap", "neither a program nor a script\n")],
+            Some("neither a program nor a script\n"),
             "fork/exec /var/task/bootstrap: exec format error",
             "/var/task/bootstrap cannot be executed: Exec format error",
         ),
     ];
-    for (name, files, message, advice) in cases {
-        node.deploy_files(name, files, |_| {});
+    for (name, bootstrap, message, advice) in cases {
+        let files: Vec<_> = bootstrap.map(|text| ("bootstrap", text)).into_iter().collect();
+        node.deploy_files(name, &files, |_| {});
         let outcome = node.invoke(name, json!({})).await;
         assert_eq!(outcome.error_type(), "Runtime.InvalidEntrypoint");
         assert_eq!(outcome.payload["errorMessage"], format!("RequestId: {} Error: {message}", outcome.id));
