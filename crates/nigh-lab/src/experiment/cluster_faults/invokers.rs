@@ -168,7 +168,7 @@ impl<'a> Invoker<'a> {
             Step::Put { key, .. } => Step::Put { key: key.clone(), value: self.record.value() },
             Step::Call { function, doors, event } => {
                 let event = Event { bucket: event.bucket, steps: self.with_new_values(&event.steps) };
-                Step::Call { function: *function, doors: doors.clone(), event }
+                Step::Call { function, doors: doors.clone(), event }
             }
         };
         steps.iter().map(anew).collect()

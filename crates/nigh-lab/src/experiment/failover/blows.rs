@@ -15,7 +15,6 @@ use super::{Load, Way};
 use crate::LabError;
 use crate::experiment::client_calls::Caller;
 use crate::experiment::cluster_faults::world::{Doors, World};
-use crate::instrument::error::Tried;
 use crate::instrument::http_load::Connection;
 use crate::instrument::parallel::joined;
 use crate::instrument::report::name_of;
@@ -58,7 +57,7 @@ pub(super) struct Failover {
 
 impl Failover {
     #[cfg(test)]
-    pub(super) const fn none() -> Self {
+    pub(super) fn none() -> Self {
         let (steps, owner_steps) = (BTreeMap::new(), BTreeMap::new());
         let (failed_ms, others_ms, answered_ms, retries, servers_away) = (0.0, 0.0, 0.0, 0, 0);
         Self {
