@@ -132,7 +132,7 @@ async fn serve(listener: TcpListener, shared: Arc<FaultProxyState>) {
 }
 
 /// What one connection says of one of its ends alone, not to be passed on.
-fn drop_hop_by_hop(headers: &mut HeaderMap) {
+pub(crate) fn drop_hop_by_hop(headers: &mut HeaderMap) {
     for name in [CONNECTION, TRANSFER_ENCODING, HeaderName::from_static("keep-alive")] {
         headers.remove(name);
     }

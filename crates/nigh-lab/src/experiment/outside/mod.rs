@@ -8,6 +8,7 @@
 //! counts must be zero then; rows of the control have no guard, and must show that the experiment finds what it looks for.
 
 mod clients;
+mod event_relay;
 mod promises;
 mod race;
 mod verdict;
@@ -64,7 +65,7 @@ enum Mode {
 enum Guard {
     /// Swift's middleware tells of each write before and after it.
     Middleware,
-    /// The service sends an event before it answers the writer.
+    /// The service sends an event before it answers the writer. Of one that cannot, a relay before it does.
     Events,
     /// The bucket's policy has Nigh ask the store before each hit.
     Freshness,
@@ -82,7 +83,7 @@ struct Setting {
 }
 
 /// All that is raced; the control last.
-const SETTINGS: [Setting; 15] = {
+const SETTINGS: [Setting; 17] = {
     const fn of(store: Store, mode: Mode, guard: Guard) -> Setting {
         Setting { store, mode, guard }
     }
@@ -95,7 +96,9 @@ const SETTINGS: [Setting; 15] = {
         of(Store::Minio, Mode::Lazy, Guard::Events),
         of(Store::Minio, Mode::Lazy, Guard::Freshness),
         of(Store::Minio, Mode::Lazy, Guard::Shared),
+        of(Store::Versitygw, Mode::Through, Guard::Events),
         of(Store::Versitygw, Mode::Through, Guard::Freshness),
+        of(Store::Versitygw, Mode::Lazy, Guard::Events),
         of(Store::Versitygw, Mode::Lazy, Guard::Freshness),
         of(Store::Versitygw, Mode::Lazy, Guard::Shared),
         of(Store::Versitygw, Mode::Ephemeral, Guard::Shared),

@@ -10,6 +10,7 @@ use nigh_terms::SecretKey;
 use tokio::runtime::Handle;
 
 use super::clients::{ClientEndpoint, SwiftAccount};
+use super::event_relay::EventRelay;
 use super::{BUCKET, Guard, Mode, Setting, Store};
 use crate::LabError;
 use crate::experiment::client_calls::{CallOutcome, Caller, Door};
@@ -18,7 +19,7 @@ use crate::instrument::http_load::{Connection, header};
 use crate::instrument::node_under_test::{NodeUnderTest, configure, set, settings_of_store, socket_address};
 use crate::instrument::peer::s3_server::{S3Server, WEBHOOK};
 use crate::instrument::peer::swift::{NighMiddleware, Swift};
-use crate::instrument::peer::{Peer, private_file};
+use crate::instrument::peer::{Peer, S3Access, private_file};
 use crate::instrument::report::name_of;
 
 /// The node's id to the middleware.
@@ -30,6 +31,7 @@ pub(super) struct World {
     pub(super) node: NodeUnderTest,
     pub(super) handle: Handle,
     pub(super) mode: Mode,
+    _relay: Option<EventRelay>,
     /// The store; ended when dropped, after the node.
     _running: Box<dyn Peer + Send + Sync>,
 }
@@ -41,19 +43,20 @@ impl World {
         let outside = free_address()?;
         let (store, node) = (folder.join("store"), folder.join("node"));
         std::fs::create_dir_all(&node).at(&node)?;
-        let (running, asked, mut settings) = match setting.store {
-            Store::Swift => start_swift(setting, &store, outside, &secret)?,
-            Store::Minio => {
-                let events = format!("http://{outside}/outside/v1/s3-events");
-                s3(
-                    match setting.guard {
-                        Guard::Events => S3Server::minio_with_webhook(&store, &events, &secret)?,
-                        _ => S3Server::minio(&store)?,
-                    },
-                    handle,
-                )?
+        let events = format!("http://{outside}/outside/v1/s3-events");
+        let mut relay = None;
+        let (running, asked, mut settings) = match (setting.store, setting.guard) {
+            (Store::Swift, _) => start_swift(setting, &store, outside, &secret)?,
+            (Store::Minio, Guard::Events) => s3(S3Server::minio_with_webhook(&store, &events, &secret)?, None, handle)?,
+            (Store::Minio, _) => s3(S3Server::minio(&store)?, None, handle)?,
+            (Store::Versitygw, Guard::Events) => {
+                let server = S3Server::versitygw(&store)?;
+                let started = handle.block_on(EventRelay::start(&server.s3().endpoint, events, &secret));
+                let started = started.map_err(|error| LabError::Node(format!("a relay of events: {error}")))?;
+                let before = relay.insert(started).endpoint();
+                s3(server, Some(before), handle)?
             }
-            Store::Versitygw => s3(S3Server::versitygw(&store)?, handle)?,
+            (Store::Versitygw, _) => s3(S3Server::versitygw(&store)?, None, handle)?,
         };
         set(&mut settings, &[("writes.mode", &name_of(&setting.mode)), ("writes.journal_max", "256 MiB")]);
         set(&mut settings, &[("writes.delay", "200 ms"), ("cache.bytes", "64 MiB"), ("llc.policy", "off")]);
@@ -72,7 +75,8 @@ impl World {
         let node = NodeUnderTest::start_again(&node)?;
         let door = Door { server: node.s3()?, signer: node.signer("s3"), handle: handle.clone() };
         let nigh = ClientEndpoint::S3(Box::new(door));
-        let world = Self { nigh, store: asked, node, handle: handle.clone(), mode: setting.mode, _running: running };
+        let (mode, handle) = (setting.mode, handle.clone());
+        let world = Self { nigh, store: asked, node, handle, mode, _relay: relay, _running: running };
         world.prepare(setting)?;
         Ok(world)
     }
@@ -80,7 +84,7 @@ impl World {
     /// Makes the bucket, with its policy and who is told of its changes.
     fn prepare(&self, setting: Setting) -> Result<(), LabError> {
         self.ask_nigh(&Method::PUT, &format!("/{BUCKET}"), b"")?.expect_done("make the bucket")?;
-        if let (Guard::Events, ClientEndpoint::S3(door)) = (setting.guard, &self.store) {
+        if let (Guard::Events, Store::Minio, ClientEndpoint::S3(door)) = (setting.guard, setting.store, &self.store) {
             let events =
                 ["ObjectCreated", "ObjectRemoved"].map(|event| format!("<Event>s3:{event}:*</Event>")).concat();
             let text = format!(
@@ -117,11 +121,14 @@ fn free_address() -> Result<SocketAddr, LabError> {
     bound.map_err(|error| LabError::Node(format!("no port is free: {error}")))
 }
 
+/// A service, or what stands `before` it, and the ways to that.
 fn s3(
     server: S3Server,
+    before: Option<String>,
     handle: &Handle,
 ) -> Result<(Box<dyn Peer + Send + Sync>, ClientEndpoint, toml::Table), LabError> {
-    let access = server.s3();
+    let own = server.s3().clone();
+    let access = &S3Access { endpoint: before.unwrap_or_else(|| own.endpoint.clone()), ..own };
     let door = Door { server: socket_address(&access.endpoint)?, signer: access.signer(), handle: handle.clone() };
     let (asked, settings) = (ClientEndpoint::S3(Box::new(door)), settings_of_store(access));
     Ok((Box::new(server), asked, settings))
