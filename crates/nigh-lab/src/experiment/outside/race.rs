@@ -100,7 +100,8 @@ impl Racer<'_> {
             if what >= 35 {
                 match client.get(&key)? {
                     Ok(seen) => {
-                        history.reads.push(OutsideRead { key, by_nigh: self.by_nigh, begin, seen, last: false })
+                        let (by_nigh, end) = (self.by_nigh, now(self.begun));
+                        history.reads.push(OutsideRead { key, by_nigh, begin, end, seen, last: false });
                     }
                     Err(why) => history.refuse(&format!("a read of {key}, by Nigh: {}", self.by_nigh), &why),
                 }
@@ -133,8 +134,8 @@ impl Racer<'_> {
         match client.get(key)? {
             Ok(seen) => {
                 let found = (seen != OutsideFinding::Absent).then_some(begin);
-                let by_nigh = self.by_nigh;
-                history.reads.push(OutsideRead { key: key.to_owned(), by_nigh, begin, seen, last: false });
+                let (by_nigh, end) = (self.by_nigh, now(self.begun));
+                history.reads.push(OutsideRead { key: key.to_owned(), by_nigh, begin, end, seen, last: false });
                 Ok(found)
             }
             Err(why) => {
@@ -167,7 +168,8 @@ fn look(world: &World, begun: Instant, history: &mut History) -> Result<(), LabE
                     Err(_) => std::thread::sleep(LOOK_EVERY),
                 }
             };
-            history.reads.push(OutsideRead { key: key.clone(), by_nigh, begin, seen, last: true });
+            let end = now(begun);
+            history.reads.push(OutsideRead { key: key.clone(), by_nigh, begin, end, seen, last: true });
         }
     }
     let mut after = String::new();

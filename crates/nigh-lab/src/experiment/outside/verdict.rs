@@ -43,6 +43,7 @@ pub(super) struct OutsideRead {
     pub(super) key: String,
     pub(super) by_nigh: bool,
     pub(super) begin: Moment,
+    pub(super) end: Moment,
     pub(super) seen: OutsideFinding,
     /// In the end, when nobody writes any more.
     pub(super) last: bool,
@@ -129,13 +130,17 @@ pub(super) fn check(writes: &[Write], reads: &[OutsideRead], kept_apart: &HashSe
             OutsideFinding::Absent | OutsideFinding::Mixed => None,
         };
         if let Some(seen) = seen.filter(|_| read.by_nigh && missed.iter().all(|write| !write.by_nigh)) {
-            let is_last = |write: &Write| !missed.iter().any(|other| other.begin > write.latest());
+            // It may have taken effect before the read and after all that was missed, also if it was not acknowledged yet.
+            let may_be_last = |write: &Write| {
+                write.deletes
+                    && !write.by_nigh
+                    && write.begin <= read.end
+                    && !missed.iter().any(|other| other.begin > write.latest())
+            };
             let put_since = |write: &Write| !write.by_nigh && !write.deletes && write.latest() >= seen.begin;
             if of_nothing {
                 verdict.past_nothing += 1;
-            } else if missed.iter().any(|write| write.deletes && is_last(write))
-                && of_key.iter().any(|write| put_since(write))
-            {
+            } else if of_key.iter().any(|write| may_be_last(write)) && of_key.iter().any(|write| put_since(write)) {
                 verdict.past_deletions += 1;
             }
         }
@@ -180,7 +185,7 @@ mod tests {
     }
 
     fn read(by_nigh: bool, begin: Moment, seen: OutsideFinding) -> OutsideRead {
-        OutsideRead { key: "k".to_owned(), by_nigh, begin, seen, last: false }
+        OutsideRead { key: "k".to_owned(), by_nigh, begin, end: begin + 1, seen, last: false }
     }
 
     fn judge(writes: &[Write], reads: &[OutsideRead]) -> Verdict {
@@ -239,6 +244,12 @@ mod tests {
             (0, 1, 0),
             "a put since, and its end"
         );
+        let under_way = Write { acknowledged: None, begin: 51, ..deletion(None) };
+        let put = write(2, false, 15, 20);
+        let seen = judge(&[nighs.clone(), put.clone(), under_way], &[read(true, 50, OutsideFinding::Write(1))]);
+        assert_eq!((seen.stale_nigh_reads, seen.past_deletions), (1, 1), "a deletion beside the read");
+        let seen = judge(&[nighs.clone(), put], &[read(true, 50, OutsideFinding::Write(1))]);
+        assert_eq!((seen.stale_nigh_reads, seen.past_deletions), (1, 0));
         // A newer write of Nigh's that is not seen is no outsider's doing.
         let newer =
             judge(&[nighs, deletion(None), write(5, true, 15, 20)], &[read(true, 50, OutsideFinding::Write(1))]);
