@@ -31,7 +31,7 @@ const SEEN_WITHIN: Duration = Duration::from_secs(2);
 const STARTS: &str = "nigh_cold_starts_total";
 
 enum RunningNodes {
-    One(NodeUnderTest),
+    One(Box<NodeUnderTest>),
     Cluster(Box<LocalCluster>),
 }
 
@@ -55,7 +55,7 @@ impl Nodes {
         set(&mut settings, &[("functions.memory", &cell.memory.to_string())]);
         let node = NodeUnderTest::start(folder, &settings)?;
         let (signer, status) = (node.signer("lambda"), status(&node).await?);
-        Self::of(RunningNodes::One(node), signer, vec![status])
+        Self::of(RunningNodes::One(Box::new(node)), signer, vec![status])
     }
 
     async fn cluster(cell: &Cell, folder: &Path) -> Result<Self, LabError> {
