@@ -242,19 +242,21 @@ mod tests {
         let mut roster = Roster::default();
         assert_eq!(roster.next_silence(at(0), TTL), None);
         roster.heard(member("dead", 5), 5, at(1));
-        roster.heard(member("own", 4), 6, at(2));
+        for (revision, heard) in [(6, 2), (7, 3)] {
+            roster.heard(member("own", 4), revision, at(heard));
+            roster.alive(at(heard), TTL);
+        }
         assert_eq!(roster.next_silence(at(3), TTL), Some(Duration::from_secs(1)));
         assert_eq!(
             roster.next_silence(at(4), TTL),
             Some(Duration::ZERO),
             "it is silent for the whole time, and no longer"
         );
-        roster.heard(member("own", 4), 7, at(4));
         let now = Monotonic(at(4).0 + 1);
         assert_eq!(roster.alive(now, TTL), [member("own", 4)]);
         assert_eq!(roster.take_expired(), [(node("dead"), TTL + Duration::from_nanos(1))]);
         assert_eq!(roster.take_expired(), []);
-        assert_eq!(roster.next_silence(now, TTL), Some(TTL - Duration::from_nanos(1)));
+        assert_eq!(roster.next_silence(now, TTL), Some(Duration::from_secs(2) - Duration::from_nanos(1)));
     }
 
     #[test]
