@@ -63,7 +63,9 @@ impl ObjectMemoryState {
         loop {
             let RequestState::SendToHome(request) = asking.standing() else { return Ok(None) };
             let fetch = Fetch { request, want: want.clone() };
-            match neighbours.ask_home::<FetchReply>(shard, &FETCH, &fetch, Body::empty()).await {
+            // While the home does not answer, the fetch is due to be sent again all the time: the call has the limit too.
+            let asked = neighbours.ask_home::<FetchReply>(shard, &FETCH, &fetch, Body::empty());
+            match timeout_at(deadline, asked).await.map_err(|_| no_home())? {
                 Ok((found, body)) => return Ok(Some((fetch.request, found, body))),
                 Err(NotAnswered::Refused(error)) => return Err(error.into()),
                 Err(NotAnswered::Away(why)) => tracing::debug!(%shard, %why, "a fetch is asked again"),
