@@ -13,7 +13,7 @@ use nigh_terms::{BucketName, Namespace, ObjectKey, ShardId};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use super::clients::{BUCKET, says_not_done};
+use super::clients::{BUCKET, was_not_done};
 use super::plan::Kind;
 use super::record::{Record, now, write};
 use super::values::body_of;
@@ -53,9 +53,7 @@ pub(super) fn probe(
     while !stop.load(Ordering::Relaxed) {
         let (value, begin) = (record.value(), now());
         let answer = caller.call(&Method::PUT, &format!("/{BUCKET}/{key}"), &[], &body_of(value))?;
-        if says_not_done(&answer) {
-            record.refused();
-        } else {
+        if !was_not_done(record, &answer) {
             let end = matches!(answer, CallOutcome::Done { .. }).then(now);
             record.add(write(key, None, begin, end, OperationResult::Anything, Some(value)));
             taken.lock().extend(end);

@@ -49,9 +49,18 @@ fn refused_as(answer: &CallOutcome, status: &str) -> bool {
     matches!(answer, CallOutcome::Refused(text) if text.starts_with(&format!("HTTP/1.1 {status}")))
 }
 
-/// Whether the answer to a write says that it was not done, nor will be.
-pub(super) fn says_not_done(answer: &CallOutcome) -> bool {
-    matches!(answer, CallOutcome::Refused(text) if NOT_DONE.iter().any(|words| text.contains(words)))
+/// What the system says of a connection that was not made: it refuses, or there is no answer.
+const NOT_CONNECTED: [&str; 2] = ["Connection refused", "connection timed out"];
+
+/// Whether it is certain that a write was not done, nor will be: its answer says so, or there was nothing to send it on.
+/// Such a write is counted and is no operation.
+pub(super) fn was_not_done(record: &Record, answer: &CallOutcome) -> bool {
+    match answer {
+        CallOutcome::Refused(text) if NOT_DONE.iter().any(|words| text.contains(words)) => record.refused(),
+        CallOutcome::Broken(text) if NOT_CONNECTED.iter().any(|words| text.starts_with(words)) => record.not_sent(),
+        _ => return false,
+    }
+    true
 }
 
 fn tag_of(head: &str) -> Option<&str> {
@@ -165,10 +174,7 @@ impl<'a> Client<'a> {
             }
             // A condition on an object that is not there.
             (CallOutcome::Absent, OperationResult::Is(Some(_))) => not_done(OperationResult::Is(None)),
-            (answer, _) if says_not_done(answer) => {
-                self.record.refused();
-                return Ok(());
-            }
+            (answer, _) if was_not_done(self.record, answer) => return Ok(()),
             _ => write(&key, None, begin, None, found, Some(value)),
         };
         self.record.add(operation);
@@ -179,8 +185,7 @@ impl<'a> Client<'a> {
         let key = key(self.part, self.generation, object);
         let begin = now();
         let answer = self.callers[door].call(&Method::DELETE, &path(&key), &[], b"")?;
-        if says_not_done(&answer) {
-            self.record.refused();
+        if was_not_done(self.record, &answer) {
             return Ok(());
         }
         let end = matches!(answer, CallOutcome::Done { .. }).then(now);
@@ -241,4 +246,31 @@ pub(super) fn look(
         CallOutcome::Absent => Some((read(key, None, begin, end, None), None)),
         CallOutcome::Refused(_) | CallOutcome::Broken(_) => None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+    use crate::instrument::http_load::Connection;
+
+    #[test]
+    fn a_write_without_a_connection_or_refused_as_not_taken_was_not_done() {
+        let record = Record::default();
+        let refused = |body: &str| CallOutcome::Refused(format!("HTTP/1.1 503 Service Unavailable {body}"));
+        assert!(was_not_done(&record, &refused("<Message>the write was not taken; write again later</Message>")));
+        assert!(!was_not_done(&record, &refused("<Message>busy: the home does not answer</Message>")));
+        // A port where nobody listens any more.
+        let server = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let error = Connection::open(server).err().unwrap();
+        assert!(was_not_done(&record, &CallOutcome::Broken(error.to_string())), "{error}");
+        for broken in
+            ["Connection reset by peer (os error 104)", "Connection timed out (os error 110)", "unexpected end of file"]
+        {
+            assert!(!was_not_done(&record, &CallOutcome::Broken(broken.to_owned())), "{broken}");
+        }
+        let recorded = record.take();
+        assert_eq!((recorded.refused, recorded.not_sent), (1, 1));
+    }
 }

@@ -213,10 +213,13 @@ impl<'a> Invoker<'a> {
         let headers = [("content-type", "application/json")];
         let request = handle.block_on(lambda_signer.signed(Method::POST, server, &path, &headers, &text))?;
         let begin = now();
+        let mut connection = match Connection::open_within(server, PATIENCE) {
+            Ok(connection) => connection,
+            // Nothing was sent: nothing was done.
+            Err(error) => return Ok(Some(cause_of_no_connection(&error))),
+        };
         let invocation = self.record.call(begin, None);
-        let reply = Connection::open_within(server, PATIENCE)
-            .map_err(|error| cause_of_no_connection(&error))
-            .and_then(|mut connection| connection.ask(&request).map_err(|error| cause_of_no_answer(&error)));
+        let reply = connection.ask(&request).map_err(|error| cause_of_no_answer(&error));
         let end = now();
         let cause = match reply.as_ref().map(log_of) {
             Ok(Some(log)) if log.len() == event.steps.len() => {

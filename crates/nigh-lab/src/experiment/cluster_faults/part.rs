@@ -57,6 +57,8 @@ pub(super) struct Totals {
     pub(super) unknown_not_found: u64,
     /// Writes that were refused by an answer which says that they were not done. They are no operations.
     pub(super) refused: u64,
+    /// Writes that were not sent, because there was no connection. Nor are they.
+    pub(super) not_sent: u64,
     /// Operations that are entries of listings.
     pub(super) listed_entries: u64,
     /// Operations that read an object back after a fault.
@@ -109,6 +111,7 @@ impl PartOutcome {
         sum.unknown_found += more.unknown_found;
         sum.unknown_not_found += more.unknown_not_found;
         sum.refused += more.refused;
+        sum.not_sent += more.not_sent;
         sum.listed_entries += more.listed_entries;
         sum.read_back += more.read_back;
         sum.by_invocations += more.by_invocations;
@@ -248,8 +251,9 @@ pub(super) fn play(
     outcome.totals.invocations_failed = failed;
     outcome.totals.invocations_failed_with_retries = failed - answered_on_retry;
     outcome.totals.failed_by_cause = by_cause;
-    let Recorded { history, listed, refused, mixed, first_mixed } = record.take();
-    (outcome.totals.listed_entries, outcome.totals.refused, outcome.totals.mixed) = (listed, refused, mixed);
+    let Recorded { history, listed, refused, not_sent, mixed, first_mixed } = record.take();
+    (outcome.totals.listed_entries, outcome.totals.mixed) = (listed, mixed);
+    (outcome.totals.refused, outcome.totals.not_sent) = (refused, not_sent);
     outcome.totals.violations.extend(first_mixed.map(|what| format!("part {part}: {what}")));
     judged(&history, part, &mut outcome)?;
     outcome.totals.seconds = begun.elapsed().as_secs_f64();

@@ -24,6 +24,8 @@ pub(super) struct Record {
     listed: AtomicU64,
     /// Writes that were refused by an answer which says that nothing was done.
     refused: AtomicU64,
+    /// Writes that were not sent, for want of a connection.
+    not_sent: AtomicU64,
     /// Entity tags that were told, and whose they are.
     tags: Mutex<BTreeMap<String, Value>>,
     /// Objects whose bytes are of no one write.
@@ -55,6 +57,11 @@ impl Record {
     /// no order explains that.
     pub(super) fn refused(&self) {
         self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A write for which there was no connection. It is no operation either.
+    pub(super) fn not_sent(&self) {
+        self.not_sent.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn add(&self, operation: Operation) {
@@ -93,6 +100,7 @@ impl Record {
             history: self.history.into_inner(),
             listed: self.listed.into_inner(),
             refused: self.refused.into_inner(),
+            not_sent: self.not_sent.into_inner(),
             mixed: self.mixed.into_inner(),
             first_mixed: self.first_mixed.into_inner(),
         }
@@ -107,6 +115,8 @@ pub(super) struct Recorded {
     pub(super) listed: u64,
     /// Writes that were refused, and not done.
     pub(super) refused: u64,
+    /// Writes that were not sent.
+    pub(super) not_sent: u64,
     /// Objects that were of no one write, and the first of them.
     pub(super) mixed: u64,
     pub(super) first_mixed: Option<String>,
