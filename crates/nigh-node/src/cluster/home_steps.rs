@@ -93,6 +93,8 @@ impl HomeSteps {
             )));
         }
         self.epochs.begin(shard, epoch);
+        // Before others hear of it: what they send then waits here until the home has begun.
+        self.host.home_is(shard, self.claimant.number, epoch);
         let told = self.homes.took(&claim, self.claimant.number, epoch).await?;
         self.learn(shard, ShardHome::of(&self.claimant, Some(epoch)), told);
         step("took");

@@ -188,6 +188,10 @@ impl ObjectMemory {
         if let Some(neighbours) = &inner.neighbours {
             neighbours.set_home(shard, node);
         }
+        if inner.me.is_some_and(|me| me.node == node) && !inner.coherence.is_home(shard) {
+            // The home is about to begin here. What waits for it is sent again with its epoch, so when it has begun.
+            return;
+        }
         let dropped = inner.coherence.meet(inner.now(), shard, epoch);
         inner.settle(dropped);
     }
