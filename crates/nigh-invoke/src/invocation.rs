@@ -1,5 +1,6 @@
 //! An invocation as the doors request it, and its result.
 
+pub(crate) mod broken_program;
 pub mod gate;
 pub mod phase_accountant;
 pub(crate) mod request;

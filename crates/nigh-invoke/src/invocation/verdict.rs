@@ -11,7 +11,7 @@ use nigh_schedule::activation::Outcome;
 use nigh_terms::InvocationId;
 use serde_json::Value;
 
-use crate::sandboxes::failed_start::BrokenProgram;
+use super::broken_program::BrokenProgram;
 
 /// The value of `X-Amz-Function-Error`: Lambda knows no other since `Handled` went away.
 const UNHANDLED: &str = "Unhandled";

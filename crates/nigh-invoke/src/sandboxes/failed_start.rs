@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use nigh_sandbox::log_capture::LogCapture;
 use nigh_sandbox::runtime_api::InitOutcome;
-use nigh_sandbox::sandbox::ProgramFault;
 use nigh_terms::{ByteSize, InvocationId, SandboxId, Token};
 
 use super::cold_start::Init;
 use crate::invocation::InvokeError;
+use crate::invocation::broken_program::BrokenProgram;
 use crate::invocation::verdict::Verdict;
 
 /// Why there is no sandbox for an invocation that one was made for.
@@ -45,32 +45,6 @@ pub(super) enum InitFailure {
     Ended(InitOutcome),
     /// It took longer than this.
     TimedOut(Duration),
-}
-
-/// A program in a function's code that the kernel cannot execute.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct BrokenProgram {
-    /// Its path inside the sandbox.
-    pub(crate) path: String,
-    pub(crate) fault: ProgramFault,
-    /// The system's reason.
-    pub(crate) reason: String,
-}
-
-impl BrokenProgram {
-    /// What the function's owner must do, for the log.
-    pub(super) fn advice(&self) -> String {
-        let Self { path, fault, reason } = self;
-        match fault {
-            ProgramFault::Missing => {
-                format!("{path} is missing: put an executable file of this name into the code and deploy it again")
-            }
-            ProgramFault::Unusable => format!(
-                "{path} cannot be executed: {reason}; it must have the mode of an executable, be built for this node's \
-                 processor, and need no interpreter that is not in the sandbox"
-            ),
-        }
-    }
 }
 
 impl FailedInit {

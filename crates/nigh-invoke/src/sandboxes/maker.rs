@@ -24,9 +24,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::admission::{ColdStart, HeldPrewarmed, Sandboxes, StartGuard};
 use super::cold_start::{Init, init_limit};
-use super::failed_start::{BrokenProgram, FailedInit, FailedStart, InitFailure};
+use super::failed_start::{FailedInit, FailedStart, InitFailure};
 use super::live_sandbox::{LiveSandbox, SETTLE_WAIT, SandboxKey, SandboxParts};
 use crate::invocation::InvokeError;
+use crate::invocation::broken_program::BrokenProgram;
 use crate::invocation::gate::{Entrance, GatePass, InvocationGate};
 use crate::invocation::phase_accountant::PhaseAccountant;
 use crate::invoker_settings::InvokerSettings;
