@@ -59,6 +59,7 @@ struct StoredPart {
 pub(super) struct AddedParts {
     pub(super) seed: u64,
     pub(super) built_from: BuiltFrom,
+    /// Clusters under faults.
     pub(super) parts: usize,
     pub(super) outcome: PartOutcome,
 }
@@ -172,7 +173,7 @@ pub(super) fn added(folder: &Path) -> Result<AddedParts, LabError> {
     paths.sort();
     let mut sum: Option<AddedParts> = None;
     for path in paths {
-        let Some(StoredPart { played: PlayedPart { seed, built_from, .. }, outcome, .. }) = read(&path)? else {
+        let Some(StoredPart { played: PlayedPart { part, seed, built_from, .. }, outcome, .. }) = read(&path)? else {
             continue;
         };
         let sum = sum.get_or_insert_with(|| AddedParts {
@@ -190,7 +191,8 @@ pub(super) fn added(folder: &Path) -> Result<AddedParts, LabError> {
             );
             return Err(LabError::file(path, &reason));
         }
-        sum.parts += 1;
+        // Others than those with a number are no clusters under faults.
+        sum.parts += usize::from(part.parse::<u32>().is_ok());
         sum.outcome.add(outcome);
     }
     sum.ok_or_else(|| LabError::file(folder, &"no part is in it; play some with --parts"))
@@ -238,6 +240,7 @@ mod tests {
         files.add(&second, &outcome(4), None).unwrap();
         assert_eq!(files.done(&first).unwrap().unwrap().totals.operations, 3);
         assert_eq!(history_file::read(&folder.path().join("seed-12-part-0000.history.gz")).unwrap().0, 0);
+        files.add(&played("sharers", "a1"), &outcome(0), None).unwrap();
         let sum = added(folder.path()).unwrap();
         assert_eq!((sum.parts, sum.seed, sum.built_from.commit.as_str()), (2, 12, "a1"));
         assert_eq!(sum.outcome.totals.operations, 7);
