@@ -14,7 +14,7 @@ use async_nats::{HeaderMap, Request, RequestErrorKind};
 use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::ClusterError;
 use super::publish_reply::{Attempt, PublishReply};
@@ -26,6 +26,9 @@ pub(super) use super::publish_reply::NotPublished;
 const PING_EVERY: Duration = Duration::from_secs(2);
 /// How long one answer may take; then the request is repeated.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
+/// How long the first answer to a read may take; each repetition has twice as long, up to `ANSWER_WITHIN`. A request that a
+/// server lost as it became the leader, or ceased to be, is sent again soon.
+const READ_WITHIN: Duration = Duration::from_millis(400);
 /// The shortest and the longest wait before a request is repeated.
 const RETRY_MIN: Duration = Duration::from_millis(20);
 const RETRY_MAX: Duration = Duration::from_millis(500);
@@ -209,6 +212,31 @@ impl Cluster {
         self.answered_within(self.settings.answer_within, what, of, ask).await
     }
 
+    /// As `until_answered`, for a read: nothing happens if it is sent again while the first answer is on its way.
+    async fn until_read<T, E, F>(
+        &self,
+        what: &'static str,
+        of: &str,
+        mut ask: impl FnMut() -> F,
+    ) -> Result<T, ClusterError>
+    where
+        F: Future<Output = Result<T, E>>,
+        E: std::fmt::Display,
+    {
+        let mut patience = READ_WITHIN;
+        self.until_answered(what, of, || {
+            let asked = timeout(patience, ask());
+            patience = (2 * patience).min(ANSWER_WITHIN);
+            async move {
+                match asked.await {
+                    Ok(answer) => answer.map_err(|error| error.to_string()),
+                    Err(_) => Err("the servers do not answer".to_owned()),
+                }
+            }
+        })
+        .await
+    }
+
     async fn answered_within<T, E, F>(
         &self,
         within: Duration,
@@ -243,7 +271,7 @@ impl Cluster {
     /// The message at a place of the stream `name`, if its leader has one.
     pub(super) async fn message(&self, name: &str, place: u64) -> Result<Option<Bytes>, ClusterError> {
         let stream = self.stream(name).await?;
-        self.until_answered("read a message of", name, || async {
+        self.until_read("read a message of", name, || async {
             found(stream.get_raw_message(place).await.map(|message| message.payload))
         })
         .await
@@ -252,7 +280,7 @@ impl Cluster {
     /// The last message of `subject` in the stream `name`, with its place, if the leader has one.
     pub(super) async fn last_message(&self, name: &str, subject: &str) -> Result<Option<(u64, Bytes)>, ClusterError> {
         let stream = self.stream(name).await?;
-        self.until_answered("read the last message of", subject, || async {
+        self.until_read("read the last message of", subject, || async {
             let last = stream.get_last_raw_message_by_subject(subject).await;
             found(last.map(|message| (message.sequence, message.payload)))
         })
