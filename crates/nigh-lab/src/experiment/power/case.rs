@@ -70,6 +70,8 @@ pub(super) struct Life {
     /// The kernel writes dirty pages to the disk all the time, not only when it is told to sync: a cut then finds much in
     /// the disk's cache, and leaves half of it.
     pub(super) eager: bool,
+    /// The cut meets a sync: all that the sync is about is in the disk's cache then.
+    pub(super) in_sync: bool,
     /// How much room the disk has, where the case leaves little.
     pub(super) room: Option<u64>,
     /// The room is there again before the next start.
@@ -85,6 +87,7 @@ impl Life {
             mode: if draw.random_bool(0.7) { "lazy" } else { "through" },
             delay_ms: draw.random_range(1..800),
             eager: draw.random_bool(0.6),
+            in_sync: draw.random_bool(0.6),
             room,
             room_before_start: draw.random_bool(0.5),
         }

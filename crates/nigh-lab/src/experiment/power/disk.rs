@@ -2,12 +2,13 @@
 
 use std::ffi::CString;
 use std::fs::{self, File, Permissions};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate, statvfs};
+use rustix::fs::{Advice, FallocateFlags, MemfdFlags, fadvise, fallocate, memfd_create, statvfs};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
@@ -50,7 +51,7 @@ pub(super) struct Disk {
 }
 
 impl Disk {
-    /// Makes an empty file system of so many bytes, to be mounted at `at`; its image and the image's mount are in `folder`
+    /// Makes an empty file system of so many bytes, to be mounted at `at`; its image is in memory, and mounted in `folder`
     /// under `name`. The power is off.
     pub(super) fn make(
         folder: &Path,
@@ -60,8 +61,9 @@ impl Disk {
         seed: u64,
         options: Options,
     ) -> Result<Self, LabError> {
-        let path = folder.join(format!("{name}.image"));
-        let medium = File::options().read(true).write(true).create_new(true).open(&path).at(&path)?;
+        // In memory: this machine's own disk, and who else writes to it, has no part in the experiment.
+        let medium = File::from(memfd_create(name, MemfdFlags::CLOEXEC).at(name)?);
+        let path = PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), medium.as_raw_fd()));
         medium.set_len(bytes).at(&path)?;
         let formats = ["-q", "-F", "-m", "0", "-N", "16384", "-J", "size=16"];
         let whole = ["-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard"];
@@ -124,6 +126,16 @@ impl Disk {
 
     pub(super) fn set_syncs(&self, syncs: Syncs) -> Result<(), LabError> {
         self.image.set_syncs(syncs).at(self.image.file())
+    }
+
+    /// Leaves the next sync of something without an answer, until the power is off.
+    pub(super) fn hold_next_sync(&self) {
+        self.image.hold_next_sync();
+    }
+
+    /// Whether a sync waits in vain.
+    pub(super) fn holds_a_sync(&self) -> bool {
+        self.image.holds_a_sync()
     }
 
     /// Has the kernel begin to write the dirty pages of all files, without a sync.

@@ -32,6 +32,8 @@ const MARGIN: u64 = DISK_BYTES / 20;
 
 /// Where the kernel writes back all the time.
 const WRITTEN_BACK_EVERY: Duration = Duration::from_millis(15);
+/// How long a cut waits for the sync that it is to meet.
+const SYNC_WITHIN: Duration = Duration::from_millis(500);
 
 /// What a part came to.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -146,7 +148,7 @@ impl Lives {
         let remembers = self.plan.nodes == 1 && self.life.is_lazy() && self.plan.case != Case::Full;
         let state = self.machines.state().filter(|_| self.plan.case == Case::Backup).map(Path::to_owned);
         let clock = self.run.clock();
-        let eager = self.life.eager;
+        let Life { eager, in_sync, .. } = self.life;
         let has_uploads = self.plan.case == Case::Uploads;
         let (clients, machines) = (&mut self.run.clients, &mut self.machines);
         let (uploads, backups) = (&mut self.uploads, &mut self.backups);
@@ -170,6 +172,13 @@ impl Lives {
                     machines.write_back();
                 }
                 std::thread::sleep(left.min(WRITTEN_BACK_EVERY));
+            }
+            if in_sync {
+                machines.hold_next_sync();
+                let begun = Instant::now();
+                while !machines.holds_a_sync() && begun.elapsed() < SYNC_WITHIN {
+                    std::thread::sleep(Duration::from_micros(200));
+                }
             }
             let cut = machines.cut();
             stop.store(true, Ordering::Relaxed);

@@ -31,6 +31,12 @@ pub(super) trait Machines {
     /// Has the kernel begin to write all dirty pages to the disks, without a sync.
     fn write_back(&self);
 
+    /// Leaves the next sync of each disk without an answer.
+    fn hold_next_sync(&self);
+
+    /// Whether a sync waits in vain: the moment for a cut.
+    fn holds_a_sync(&self) -> bool;
+
     /// Leaves the disk so much room, where that is drawn.
     fn take_room(&mut self, life: &Life) -> Result<(), LabError>;
 

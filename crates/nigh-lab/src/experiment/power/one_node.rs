@@ -141,6 +141,14 @@ impl Machines for OneNode {
         self.disk.write_back();
     }
 
+    fn hold_next_sync(&self) {
+        self.disk.hold_next_sync();
+    }
+
+    fn holds_a_sync(&self) -> bool {
+        self.disk.holds_a_sync()
+    }
+
     fn take_room(&mut self, life: &Life) -> Result<(), LabError> {
         life.room.map_or(Ok(()), |left| self.disk.fill(left))
     }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
@@ -64,6 +64,10 @@ const DIRECT_IO: u32 = 1;
 struct Served {
     cache: WriteCache,
     powered: bool,
+    /// The next sync of something is not answered while there is power.
+    holds_sync: bool,
+    /// Such a sync has come.
+    held: bool,
     /// Counts power cuts. A handle that was opened before the last one gets errors for ever: nothing that a killed
     /// kernel's loop device still wants to write reaches the disk.
     life: u64,
@@ -93,7 +97,7 @@ impl ServedImage {
         let options = CString::new(options).at(folder)?;
         mount("nigh-power", folder, "fuse", MountFlags::NOSUID | MountFlags::NODEV, Some(options.as_c_str()))
             .at(folder)?;
-        let served = Arc::new(Mutex::new(Served { cache, powered: false, life: 0 }));
+        let served = Arc::new(Mutex::new(Served { cache, powered: false, holds_sync: false, held: false, life: 0 }));
         let mut image = Self { folder: folder.to_owned(), served: Arc::clone(&served), thread: None };
         let work = move || serve(&device, &served);
         image.thread = Some(std::thread::Builder::new().name("disk".to_owned()).spawn(work).at(folder)?);
@@ -106,7 +110,18 @@ impl ServedImage {
     }
 
     pub(super) fn power_on(&self) {
-        self.served.lock().powered = true;
+        let mut served = self.served.lock();
+        (served.powered, served.holds_sync, served.held) = (true, false, false);
+    }
+
+    /// Leaves the next sync of something without an answer, until the power is off: so that a cut meets it.
+    pub(super) fn hold_next_sync(&self) {
+        self.served.lock().holds_sync = true;
+    }
+
+    /// Whether a sync waits in vain.
+    pub(super) fn holds_a_sync(&self) -> bool {
+        self.served.lock().held
     }
 
     /// From now on every read, write and sync fails.
@@ -150,6 +165,7 @@ fn serve(device: &File, served: &Mutex<Served>) {
         match device.read(&mut buffer) {
             Ok(0) => return,
             Ok(many) => {
+                hold(&buffer[..many], served);
                 if let Some(answer) = answer(&buffer[..many], served) {
                     // The kernel does not wait any more for what it refuses here.
                     let _ = device.write_all(&answer);
@@ -161,6 +177,18 @@ fn serve(device: &File, served: &Mutex<Served>) {
                 _ => return,
             },
         }
+    }
+}
+
+/// Returns when the power is off, if this is a sync that a cut is to meet.
+fn hold(request: &[u8], served: &Mutex<Served>) {
+    let mut now = served.lock();
+    if u32_at(request, 4) != Ok(opcode::FSYNC) || !now.holds_sync || !now.cache.has_unsynced() {
+        return;
+    }
+    now.held = true;
+    while now.powered {
+        MutexGuard::unlocked(&mut now, || std::thread::sleep(Duration::from_millis(1)));
     }
 }
 
@@ -294,7 +322,13 @@ mod tests {
     fn served() -> Mutex<Served> {
         let medium = tempfile::tempfile().unwrap();
         medium.set_len(1 << 20).unwrap();
-        Mutex::new(Served { cache: WriteCache::new(medium, 1).unwrap(), powered: true, life: 0 })
+        Mutex::new(Served {
+            cache: WriteCache::new(medium, 1).unwrap(),
+            powered: true,
+            holds_sync: false,
+            held: false,
+            life: 0,
+        })
     }
 
     fn request(opcode: u32, node: u64, body: &[u8]) -> Vec<u8> {

@@ -185,6 +185,14 @@ impl Machines for ThreeNodes {
         self.disks.iter().for_each(Disk::write_back);
     }
 
+    fn hold_next_sync(&self) {
+        self.disks.iter().for_each(Disk::hold_next_sync);
+    }
+
+    fn holds_a_sync(&self) -> bool {
+        self.disks.iter().any(Disk::holds_a_sync)
+    }
+
     fn take_room(&mut self, _: &Life) -> Result<(), LabError> {
         Ok(())
     }

@@ -64,6 +64,11 @@ impl WriteCache {
         self.bytes
     }
 
+    /// Whether a cut now would find something to forget.
+    pub(super) fn has_unsynced(&self) -> bool {
+        !self.unsynced.is_empty()
+    }
+
     /// What syncs do from now on. What was written before is made durable, so that the medium is a disk's that was honest
     /// until now.
     pub(super) fn set_syncs(&mut self, syncs: Syncs) -> io::Result<()> {
