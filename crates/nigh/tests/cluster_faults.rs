@@ -71,7 +71,9 @@ fn a_cluster_under_real_faults_loses_nothing_and_both_checkers_decide_every_obje
     // Most operations have an answer, and of the others it is said whether somebody found what they wrote.
     assert!(of("operations") > 1000 && of("unknown") < of("operations") / 2, "{report:#}");
     assert_eq!(of("unknown"), of("unknown_found") + of("unknown_not_found"), "{report:#}");
-    assert!(of("listed_entries") > 0 && of("read_back") > 100 && of("refused") + of("not_sent") < of("operations"));
+    // Nodes were killed: at their doors nothing was sent.
+    assert!(of("listed_entries") > 0 && of("read_back") > 100 && of("not_sent") > 0, "{report:#}");
+    assert!(of("refused") < of("operations"), "{report:#}");
     assert!(of("by_invocations") > 0 && of("invocations") > 0 && of("nested_calls") > 0, "{report:#}");
     let by_cause = report["failed_by_cause"].as_object().unwrap();
     let sum = |field: &str| by_cause.values().map(|count| count[field].as_u64().unwrap()).sum::<u64>();
