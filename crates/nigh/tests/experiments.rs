@@ -344,7 +344,7 @@ fn who_reads_or_writes_beside_nigh_sees_what_was_acknowledged_and_loses_nothing(
     // A guard of each kind that needs no MinIO, each mode, and controls that lose writes: where one did not, the experiment
     // fails.
     let rows = "swift,versitygw";
-    let output = experiment(&["outside", "--seconds", "1.5", "--only", rows, "--json"]);
+    let output = experiment(&["outside", "--seconds", "3", "--only", rows, "--json"]);
     if let Some(reason) = not_installed(&output) {
         return println!("SKIPPED: {test}: {reason}");
     }
