@@ -76,7 +76,11 @@ impl Nodes {
         let key =
             credentials::read(&StatePaths::new(state).credentials(), namespace).map_err(|error| failed(&error))?;
         let signer = Signer::new("lambda", region, key.access_key.as_str(), key.secret_key.reveal());
-        Self::of(RunningNodes::Cluster(Box::new(cluster)), signer, nodes.into_iter().map(|(_, status)| status).collect())
+        Self::of(
+            RunningNodes::Cluster(Box::new(cluster)),
+            signer,
+            nodes.into_iter().map(|(_, status)| status).collect(),
+        )
     }
 
     fn of(running: RunningNodes, signer: Signer, statuses: Vec<Status>) -> Result<Self, LabError> {
