@@ -251,7 +251,7 @@ fn module_arrows(sources: &Path) -> BTreeMap<String, BTreeSet<String>> {
 }
 
 /// The crates that read or write files below `/proc` and `/sys`, and what for.
-const KERNEL_FILES: [(&str, &str); 7] = [
+const KERNEL_FILES: [(&str, &str); 8] = [
     ("nigh", "whether it was started to ignore hang-ups"),
     ("nigh-check", "its own memory, which bounds a search"),
     ("nigh-data", "segments by their descriptors, the limit of mappings, large pages"),
