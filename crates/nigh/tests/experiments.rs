@@ -284,7 +284,7 @@ fn a_node_whose_power_is_cut_under_load_loses_no_acknowledged_write_where_the_di
     let progress = folder.path().join("power.state");
     // One cut of each case, and the control: a disk that lies must lose something, or the command fails.
     let mut command = Command::new(env!("CARGO_BIN_EXE_nigh"));
-    command.args(["experiment", "power", "--cuts", "6", "--seconds", "0.5", "--json", "--progress"]).arg(&progress);
+    command.args(["experiment", "power", "--cuts", "6", "--seconds", "1", "--json", "--progress"]).arg(&progress);
     let output = command.env("TMPDIR", folder.path()).current_dir(project()).output().unwrap();
     if let Some(reason) = not_installed(&output) {
         return println!("SKIPPED: {test}: {reason}");
@@ -296,7 +296,7 @@ fn a_node_whose_power_is_cut_under_load_loses_no_acknowledged_write_where_the_di
         assert_eq!(of(broken), 0, "{report:#}");
     }
     assert_eq!((of("cuts"), report["cases"].as_array().unwrap().len()), (6, 6));
-    assert!(of("acknowledged") > 20 && of("syncs") > 20 && of("sectors_forgotten") > 0, "{report:#}");
+    assert!(of("acknowledged") > 10 && of("syncs") > 20 && of("sectors_forgotten") > 0, "{report:#}");
     assert!(of("control_lost") > 0, "{report:#}");
     assert!(!progress.exists(), "nothing is left to go on with");
     // A loop device goes a moment after its last user.
