@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Runs the test programs that cargo builds, two at a time: run_tests.py CARGO_ARGUMENT...
+"""Runs the test programs that cargo builds: run_tests.py CARGO_ARGUMENT...
 
-`cargo test` runs one program after another, and most of them wait more than they compute. What a program prints is
-shown in one piece when it has ended, with its seconds. Exits with 1 if a program failed.
+`cargo test` runs one program after another, and most of them wait more than they compute. Here they run two at a time;
+those that use all processors, or measure, run alone. What a program prints is shown in one piece when it has ended, with
+its seconds. Exits with 1 if a program failed.
 """
 
 import json
@@ -14,12 +15,11 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 AT_ONCE = 2
-# Those that take longest begin first, so that none of them runs alone at the end.
-LONGEST = ["end_to_end", "experiments", "kernel_vm", "openwhisk_vm", "resctrl_vm", "cluster", "engines", "invoker"]
+ALONE = {"cluster_faults", "end_to_end", "experiments", "kernel_vm", "openwhisk_vm", "resctrl_vm"}
 
 
 def programs(arguments):
-    """The test programs, as (folder of the crate, name, file), the longest first."""
+    """The test programs, as (folder of the crate, name, file)."""
     command = ["cargo", "test", *arguments, "--no-run", "--message-format=json-render-diagnostics"]
     built = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout
     found = []
@@ -28,7 +28,7 @@ def programs(arguments):
         if message["reason"] == "compiler-artifact" and message["profile"]["test"] and message["executable"]:
             crate = Path(message["manifest_path"]).parent
             found.append((crate, message["target"]["name"], message["executable"]))
-    return sorted(found, key=lambda p: LONGEST.index(p[1]) if p[1] in LONGEST else len(LONGEST))
+    return found
 
 
 def run(crate, file):
@@ -43,14 +43,16 @@ def run(crate, file):
 
 def main():
     """Runs all, and says which programs failed."""
-    failed = []
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        running = {pool.submit(run, crate, file): f"{crate.name}: {name}" for crate, name, file in programs(sys.argv[1:])}
-        for end in as_completed(running):
-            output, code, seconds = end.result()
-            print(f"     Running {running[end]} ({seconds:.0f} s)\n{output}", flush=True)
-            if code != 0:
-                failed.append(f"{running[end]} ended with {code}")
+    all_programs, failed = programs(sys.argv[1:]), []
+    for at_once in (AT_ONCE, 1):
+        with ThreadPoolExecutor(at_once) as pool:
+            mine = [program for program in all_programs if (program[1] in ALONE) == (at_once == 1)]
+            running = {pool.submit(run, crate, file): f"{crate.name}: {name}" for crate, name, file in mine}
+            for end in as_completed(running):
+                output, code, seconds = end.result()
+                print(f"     Running {running[end]} ({seconds:.0f} s)\n{output}", flush=True)
+                if code != 0:
+                    failed.append(f"{running[end]} ended with {code}")
     for program in failed:
         print(f"error: {program}")
     sys.exit(bool(failed))
