@@ -197,7 +197,7 @@ mod tests {
     }
 
     fn changed(before: &BucketPolicy, options: &[&str]) -> Result<BucketPolicy, String> {
-        let line = Line::try_parse_from(["policy", "nigh://b"].iter().chain(options));
+        let line = Line::try_parse_from(["policy", "nigh://bucket"].iter().chain(options));
         line.map(|line| line.args.changed(before.clone())).map_err(|error| error.to_string())
     }
 
