@@ -85,7 +85,7 @@ enum Other {
 #[cfg(feature = "all")]
 #[derive(Subcommand)]
 enum LlcCommand {
-    /// Boot the pinned kernels in virtual machines and compare them with the emulator
+    /// Boot the pinned Linux kernels in virtual machines and compare their resctrl with Nigh's emulator of it
     Selftest(SelftestArgs),
     /// Make a memory trace of a tracer's recording
     PackTrace(PackTraceArgs),

@@ -15,7 +15,7 @@ pub(super) enum Case {
     Uploads,
     /// Large writes and a small journal, whose segments are used again and again.
     Rotation,
-    /// A disk without room, or almost.
+    /// A disk that is full, or almost.
     Full,
     /// Backups during the load, each restored to a disk whose power is cut the moment that the restore is done.
     Backup,
