@@ -50,7 +50,7 @@ enum BenchCommand {
     Invoke(Length),
     /// State machines against the invocations that they make: a sequence of five, a map of a hundred
     Workflow(Length),
-    /// Cold starts, prewarmed and not, of handlers that import nothing, boto3, and make a client
+    /// Cold starts, with pre-warmed sandboxes and without, of handlers that import nothing, import boto3, make a client
     Coldstart(coldstart::ColdLength),
     /// Callers of several functions that share the memory of a node's sandboxes: throughput, latency, starts
     #[command(after_help = contention::HELP)]
@@ -75,7 +75,7 @@ enum BenchCommand {
     Memory(memory::MemoryLength),
     /// The time of a prediction: by the model alone, and with features from the input; the time to fit 500 training rows
     Predict(predict::PredictLength),
-    /// The coherence protocol's machines alone: a home's steps and directory, a hit, a placement over a thousand nodes
+    /// The protocol's state machines alone: a home's steps and directory, a hit; a placement over a thousand nodes
     Coherence(coherence::CoherenceLength),
     /// The last-level cache: speed of the simulator, error of its sampled curves, time of a placement and a layout change
     Llc(llc::LlcLength),

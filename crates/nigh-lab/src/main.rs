@@ -75,7 +75,7 @@ enum Other {
     Bench(BenchArgs),
     /// Explore the consistency contract in every order of events, with and without each of its rules
     Check(CheckArgs),
-    /// Measure what functions need, run by run
+    /// Measure the memory of functions, run by run
     Profile(ProfileArgs),
     /// Work with memory traces and ways of the last-level cache
     #[command(subcommand, hide = true)]
@@ -89,7 +89,7 @@ enum LlcCommand {
     Selftest(SelftestArgs),
     /// Make a memory trace of a tracer's recording
     PackTrace(PackTraceArgs),
-    /// Print the training rows of memory traces
+    /// Simulate memory traces in a last-level cache, and print the training rows
     PriceTraces(PriceTracesArgs),
 }
 

@@ -30,7 +30,7 @@ const DETAILS_MAX: usize = 20;
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct StormArgs {
-    /// How many storms to play; its seed decides everything in a storm
+    /// How many storms to play; a storm's seed decides everything in it
     #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     seeds: u64,
     /// The seed of the first storm
