@@ -65,19 +65,19 @@ enum BenchCommand {
     Rpc(rpc::RpcLength),
     /// Objects by boto3 and by clients of the fast path, against boto3 + MinIO and redis-py + hiredis
     Objects(objects::ObjectsLength),
-    /// A shrink of the cache: the time to choose copies, and the whole time against closing memory files of the same sizes
+    /// A shrink of the cache: the time to choose copies; the whole time against closing memory files of the same sizes
     Shrink(shrink::ShrinkLength),
     /// The hand-over of the copies that a shrink drops, to a node that has them already, beside OFC's times
     Reelect(reelect::ReelectLength),
-    /// A sandbox's memory limit: the time to write it, to set it before a run, and the wait of a sandbox that reaches it
+    /// A sandbox's memory limit: the time to write it, to set it before a run; the wait of a sandbox that reaches it
     Grant(grant::GrantLength),
     /// The memory that the cache needs for an object beside the object's bytes, with a million objects
     Memory(memory::MemoryLength),
-    /// The time of a prediction: by the model alone, and with features from the input; the time to fit 500 training rows
+    /// The time of a prediction: by the model alone, with features from the input; the time to fit 500 training rows
     Predict(predict::PredictLength),
     /// The protocol's state machines alone: a home's steps and directory, a hit; a placement over a thousand nodes
     Coherence(coherence::CoherenceLength),
-    /// The last-level cache: speed of the simulator, error of its sampled curves, time of a placement and a layout change
+    /// The last-level cache: speed of the simulator, error of its sampled curves, time to place and to change layout
     Llc(llc::LlcLength),
 }
 

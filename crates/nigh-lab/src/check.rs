@@ -28,8 +28,8 @@ use murphi::MurphiRow;
 /// What `nigh check` takes.
 #[derive(Clone, Debug, Args)]
 pub struct CheckArgs {
-    /// Also explore the large worlds (a world: some nodes, homes, programs and faults); takes minutes; an interrupted run
-    /// resumes after the finished worlds
+    /// Also explore the large worlds (a world: some nodes, homes, programs and faults); takes minutes; an interrupted
+    /// run resumes after the finished worlds
     #[arg(long)]
     long: bool,
     /// The progress file of --long: stores finished worlds until all are done

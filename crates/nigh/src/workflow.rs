@@ -108,8 +108,8 @@ pub(crate) struct StartArgs {
     /// The execution's input as JSON: the text itself, @FILE, or - for standard input
     #[arg(default_value = "{}")]
     input: String,
-    /// The execution's name; if that execution of a standard machine still runs, a second start with the same input gives
-    /// the same one
+    /// The execution's name; if that execution of a standard machine still runs, a second start with the same input
+    /// gives the same one
     #[arg(long)]
     name: Option<String>,
     /// Print the execution's events until it ends; the exit code is 1 if it failed

@@ -42,10 +42,10 @@ pub(super) struct StormArgs {
     /// Print every event of the storm of --seed; if it breaks a promise, first remove the faults that are not needed
     #[arg(long, requires = "seed")]
     trace: bool,
-    /// Play the storm of --seed without this rule of the protocol or of the code around it; --weakened lists their names
+    /// Play the storm of --seed without this rule of the protocol or of the code around it; --weakened lists the names
     #[arg(long, requires = "seed", value_name = "RULE")]
     without: Option<String>,
-    /// Leave out each rule in turn (of the protocol, and of the code around it), and count the storms until one breaks a
+    /// Leave out each rule of the protocol and of the code around it in turn, and count the storms until one breaks a
     /// promise
     #[arg(long, conflicts_with = "from")]
     weakened: bool,
