@@ -50,7 +50,7 @@ enum BenchCommand {
     Invoke(Length),
     /// State machines against the invocations that they make: a sequence of five, a map of a hundred
     Workflow(Length),
-    /// Cold starts, prewarmed and not, of handlers that import nothing, boto3, and make a client
+    /// Cold starts, with pre-warmed sandboxes and without, of handlers that import nothing, import boto3, make a client
     Coldstart(coldstart::ColdLength),
     /// Callers of several functions that share the memory of a node's sandboxes: throughput, latency, starts
     #[command(after_help = contention::HELP)]
@@ -65,19 +65,19 @@ enum BenchCommand {
     Rpc(rpc::RpcLength),
     /// Objects by boto3 and by clients of the fast path, against boto3 + MinIO and redis-py + hiredis
     Objects(objects::ObjectsLength),
-    /// Memory that the cache gives back: the decision, and the whole against closing files in memory
+    /// A shrink of the cache: the time to choose copies; the whole time against closing memory files of the same sizes
     Shrink(shrink::ShrinkLength),
-    /// Objects that a shrinking node gives up, handed to a node that has them already, beside OFC's times
+    /// The hand-over of the copies that a shrink drops, to a node that has them already, beside OFC's times
     Reelect(reelect::ReelectLength),
-    /// A sandbox's memory: writing its limit, the step before a run, the wait of one that comes to its limit
+    /// A sandbox's memory limit: the time to write it, to set it before a run; the wait of a sandbox that reaches it
     Grant(grant::GrantLength),
-    /// What a cached object takes beside its bytes, among a million
+    /// The memory that the cache needs for an object beside the object's bytes, with a million objects
     Memory(memory::MemoryLength),
-    /// Foretelling an invocation: the model alone, with features from its payload, a fit of 500 rows
+    /// The time of a prediction: by the model alone, with features from the input; the time to fit 500 training rows
     Predict(predict::PredictLength),
-    /// The coherence protocol's machines alone: a home's steps and directory, a hit, a placement over a thousand nodes
+    /// The protocol's state machines alone: a home's steps and directory, a hit; a placement over a thousand nodes
     Coherence(coherence::CoherenceLength),
-    /// The cache simulator, its sampled curves, a placement and a change of layout
+    /// The last-level cache: speed of the simulator, error of its sampled curves, time to place and to change layout
     Llc(llc::LlcLength),
 }
 

@@ -28,13 +28,14 @@ use murphi::MurphiRow;
 /// What `nigh check` takes.
 #[derive(Clone, Debug, Args)]
 pub struct CheckArgs {
-    /// Also explore the large worlds: takes minutes; an interrupted run resumes after the finished worlds
+    /// Also explore the large worlds (a world: some nodes, homes, programs and faults); takes minutes; an interrupted
+    /// run resumes after the finished worlds
     #[arg(long)]
     long: bool,
     /// The progress file of --long: stores finished worlds until all are done
     #[arg(long, value_name = "FILE", requires = "long")]
     progress: Option<PathBuf>,
-    /// Only worlds and rules whose name contains this text
+    /// Explore only worlds, and leave out only rules, whose name contains this text
     #[arg(long)]
     only: Option<String>,
     /// Leave out this rule, and print the events that lead to a broken promise

@@ -57,13 +57,13 @@ enum ExperimentCommand {
     Escape(escape::EscapeArgs),
     /// A tenant whose functions lie about what they need: what another tenant notices of it; it shall be nothing
     Lies(lies::LiesArgs),
-    /// Clusters in virtual time under many faults at once, one a seed: no promise of the contract may break
+    /// A cluster for each seed, in virtual time, under many faults at once: no promise of the contract may break
     Storm(storm::StormArgs),
-    /// Which copies the cache gives up: policies on a day of recorded invocations (OFC section 6.3)
+    /// Which copies the cache evicts: policies on a day of recorded invocations (OFC section 6.3)
     Eviction(eviction::EvictionArgs),
     /// Where invocations go: weights of the scheduler's criteria on simulated clusters (OFC section 6.5)
     Scheduling(scheduling::SchedulingArgs),
-    /// What applications read, brought into memory when they start, on recorded invocations (Faa$T)
+    /// Prefetch of the objects that an application reads, when the application starts: recorded invocations (Faa$T)
     Prewarm(prewarm::PrewarmArgs),
     /// Models of peak memory on real invocations, beside WEKA's (OFC table 1, figures 2, 5 and 6)
     Learn(learn::LearnArgs),
@@ -71,9 +71,9 @@ enum ExperimentCommand {
     Single(single::SingleArgs),
     /// Four applications of several stages: Nigh (hit and miss) against Swift and Redis (OFC figure 7, lower half)
     Pipelines(pipelines::PipelinesArgs),
-    /// The mixed load of several tenants: Nigh, Nigh with all off, Redis and Swift (OFC section 7.2.2)
+    /// The mixed load of several tenants: Nigh, Nigh without cache and grants, Redis and Swift (OFC section 7.2.2)
     Macro(mixed_load::MacroArgs),
-    /// What a function pays when its sandbox grows and the cache must give way (OFC figure 8)
+    /// How long a function waits when its sandbox grows and the cache must shrink (OFC figure 8)
     ShrinkImpact(shrink_impact::ShrinkImpactArgs),
     /// Functions together on one cache: no partitioning, CASY, Nigh, the best in hindsight; simulated (CASY figure 6)
     LlcScenarios(llc::ScenariosArgs),
@@ -91,7 +91,7 @@ enum ExperimentCommand {
     Fabric(fabric::FabricArgs),
     /// Apta's six workflows on three nodes, by Nigh's protocol and by others, S3 and Redis; hits on another node (Apta)
     Workflows(workflows::WorkflowsArgs),
-    /// Every experiment and bench, each result into its folder; a run that is cut off goes on
+    /// Every experiment and bench, each result into its folder; the same command continues a run that was cut off
     All(all::AllArgs),
     /// One page of all stored results
     Report(all::ReportArgs),

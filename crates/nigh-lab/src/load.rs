@@ -55,7 +55,7 @@ Examples:
 The file has tenants, functions, arrivals, interval_s, seconds, booking, inputs, input_bytes_max, clients and seed (TOML).
 Run it in the project's folder: functions and inputs are those of functions/ and .deps/inputs.")]
 pub struct LoadArgs {
-    /// Settings in a file; flags override them
+    /// A TOML file with the settings of the load; flags override them
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
     #[command(flatten)]

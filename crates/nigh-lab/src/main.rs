@@ -75,7 +75,7 @@ enum Other {
     Bench(BenchArgs),
     /// Explore the consistency contract in every order of events, with and without each of its rules
     Check(CheckArgs),
-    /// Measure what functions need, run by run
+    /// Measure the memory of functions, run by run
     Profile(ProfileArgs),
     /// Work with memory traces and ways of the last-level cache
     #[command(subcommand, hide = true)]
@@ -85,11 +85,11 @@ enum Other {
 #[cfg(feature = "all")]
 #[derive(Subcommand)]
 enum LlcCommand {
-    /// Boot the pinned kernels in virtual machines and compare them with the emulator
+    /// Boot the pinned Linux kernels in virtual machines and compare their resctrl with Nigh's emulator of it
     Selftest(SelftestArgs),
     /// Make a memory trace of a tracer's recording
     PackTrace(PackTraceArgs),
-    /// Print the training rows of memory traces
+    /// Simulate memory traces in a last-level cache, and print the training rows
     PriceTraces(PriceTracesArgs),
 }
 

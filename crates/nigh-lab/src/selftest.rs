@@ -15,7 +15,8 @@ use crate::instrument::vm::{KernelFolder, KernelReport, ResctrlCheck};
 /// What `nigh llc selftest --vm` takes.
 #[derive(Clone, Debug, Args)]
 pub struct SelftestArgs {
-    /// Boot the pinned kernels in virtual machines and compare them with the emulator (no hardware needed)
+    /// Boot the pinned Linux kernels in virtual machines and compare their resctrl with Nigh's emulator of it (needs no
+    /// cache hardware)
     #[arg(long, required = true)]
     vm: bool,
     /// Random command sequences per kernel and machine

@@ -73,7 +73,7 @@ pub(crate) enum CertificatesCommand {
 pub(crate) enum IssuedRole {
     /// Runs functions and holds objects
     Node,
-    /// Schedules
+    /// Dispatches invocations to nodes
     Controller,
     /// A person, or a program of theirs
     Operator,

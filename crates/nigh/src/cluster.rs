@@ -40,7 +40,8 @@ Examples:
 
 Needs the program nats-server 2.12 or newer, in PATH or as `make peers` installs it.")]
     Up(ClusterUpArgs),
-    /// Show the members of the node's cluster, the homes of its shards, and the processes of a local one
+    /// Show the members of the node's cluster, the homes of its shards, and, if the cluster is on this machine, its
+    /// processes
     Status,
 }
 

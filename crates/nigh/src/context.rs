@@ -30,7 +30,7 @@ pub(crate) struct Globals {
     /// The namespace: a profile in the node's credentials file [default: the node's first]
     #[arg(long, global = true, alias = "namespace", env = "NIGH_PROFILE", value_name = "NAME")]
     pub(crate) profile: Option<String>,
-    /// Use the door at this URL instead of the running node's
+    /// The URL of the door to call: S3 for objects, else Lambda [default: the door of the running node]
     #[arg(long, global = true, env = "NIGH_ENDPOINT", value_name = "URL")]
     pub(crate) endpoint: Option<String>,
 }

@@ -45,7 +45,7 @@ pub(crate) struct DeployArgs {
     /// The runtime: python3.x, or provided
     #[arg(long)]
     runtime: Option<String>,
-    /// The function's memory, for example 512MiB
+    /// The function's booking: the memory that it may use, for example 512MiB
     #[arg(long, value_name = "SIZE", value_parser = size)]
     memory: Option<ByteSize>,
     /// How long one invocation may run, for example 30s
@@ -60,8 +60,8 @@ pub(crate) struct DeployArgs {
     /// Whether the function may connect to other machines (sets NIGH_NETWORK and keeps the other variables)
     #[arg(long, value_name = "outbound|none", value_parser = [OUTBOUND, NONE])]
     network: Option<String>,
-    /// The function may run twice for one event; Nigh then retries it after a crash (sets NIGH_IDEMPOTENT, and keeps
-    /// other variables)
+    /// Whether the function may run twice for one invocation; if so, Nigh runs it again after a crash (sets
+    /// NIGH_IDEMPOTENT and keeps the other variables)
     #[arg(long, value_name = "true|false", action = clap::ArgAction::Set)]
     idempotent: Option<bool>,
     /// A description for people to read

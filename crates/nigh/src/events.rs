@@ -35,7 +35,7 @@ pub(crate) enum EventsCommand {
     },
     /// Show an event with its input
     Show {
-        /// Its request id
+        /// The event's request id
         id: String,
     },
     /// Retry a dead letter from the beginning
@@ -48,7 +48,7 @@ pub(crate) enum EventsCommand {
 #[derive(Args)]
 #[group(required = true, multiple = false)]
 pub(crate) struct WhichArgs {
-    /// Its request id
+    /// The event's request id
     id: Option<String>,
     /// All dead letters
     #[arg(long)]

@@ -72,7 +72,7 @@ enum Command {
     Up(up::UpArgs),
     /// Start a node of a cluster: like `up`, but the settings cluster.* are required
     Node(up::UpArgs),
-    /// Start a controller of a cluster: it has doors and schedules, and runs no functions
+    /// Start a controller of a cluster: it has doors and dispatches invocations, and runs no functions
     Controller(up::UpArgs),
     /// Start a cluster on this machine, or show a node's cluster
     #[command(subcommand)]

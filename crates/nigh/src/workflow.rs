@@ -35,7 +35,7 @@ An execution continues when the node is killed and started again: docs/workflows
 pub(crate) enum WorkflowCommand {
     /// Create a state machine, or change the one of that name; running executions keep the old definition
     Create(CreateArgs),
-    /// Report the faults of a definition
+    /// Report the errors in the definition of a state machine
     Check {
         /// A file, or - for standard input
         definition: String,
@@ -45,7 +45,7 @@ pub(crate) enum WorkflowCommand {
     /// List state machines, or the executions of one, newest first
     #[command(visible_alias = "ls")]
     List {
-        /// The machine
+        /// The state machine's name
         machine: Option<String>,
         /// Only executions with this status: running, succeeded, failed, timed_out, aborted
         #[arg(long)]
@@ -56,23 +56,23 @@ pub(crate) enum WorkflowCommand {
     },
     /// Show a state machine, or an execution of it
     Describe {
-        /// The machine
+        /// The state machine's name
         machine: String,
-        /// The execution
+        /// The execution's name
         execution: Option<String>,
     },
     /// Print the events of an execution as they happen, until it ends
     Watch {
-        /// The machine
+        /// The state machine's name
         machine: String,
-        /// The execution
+        /// The execution's name
         execution: String,
     },
     /// Stop an execution; its running functions go on to their end
     Stop {
-        /// The machine
+        /// The state machine's name
         machine: String,
-        /// The execution
+        /// The execution's name
         execution: String,
         /// The reason, stored with the execution
         #[arg(long)]
@@ -80,7 +80,7 @@ pub(crate) enum WorkflowCommand {
     },
     /// Delete a state machine; running executions go on
     Delete {
-        /// The machine
+        /// The state machine's name
         machine: String,
     },
 }
@@ -103,12 +103,13 @@ pub(crate) struct CreateArgs {
 /// Options of `nigh workflow start`.
 #[derive(Args)]
 pub(crate) struct StartArgs {
-    /// The machine
+    /// The state machine's name
     machine: String,
     /// The execution's input as JSON: the text itself, @FILE, or - for standard input
     #[arg(default_value = "{}")]
     input: String,
-    /// The execution's name; a second start with the same name and input gives the same execution
+    /// The execution's name; if that execution of a standard machine still runs, a second start with the same input
+    /// gives the same one
     #[arg(long)]
     name: Option<String>,
     /// Print the execution's events until it ends; the exit code is 1 if it failed

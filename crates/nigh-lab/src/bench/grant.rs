@@ -60,10 +60,10 @@ const FUNCTION: &str = "granted";
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct GrantLength {
-    /// How many runs to measure for the step before a run
+    /// In how many runs to measure the setting of the memory limit before the run
     #[arg(long, default_value_t = 100)]
     steps: usize,
-    /// How many sandboxes to measure that reach their memory limit repeatedly
+    /// How many sandboxes to measure; each reaches its memory limit repeatedly
     #[arg(long, default_value_t = 10)]
     rounds: usize,
 }

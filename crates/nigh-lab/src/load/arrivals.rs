@@ -22,7 +22,7 @@ pub(crate) enum ArrivalLaw {
     Periodic,
     /// At intervals drawn from the exponential law.
     Exponential,
-    /// In the minutes of a recorded function, drawn for each tenant.
+    /// In the same minutes as the invocations of a recorded function (Azure trace), drawn at random for each tenant.
     Recorded,
 }
 

@@ -21,9 +21,9 @@ const NORMAL: f64 = 1.7;
 pub(crate) enum BookingProfile {
     /// Two gigabytes, whatever is needed.
     Naive,
-    /// The most that its function used.
+    /// The most that the tenant's function used.
     Advanced,
-    /// 1.7 times that.
+    /// 1.7 times the most that the tenant's function used.
     Normal,
 }
 

@@ -24,7 +24,8 @@ const EMULATED_TASK: Tid = Tid(1);
 #[command(after_help = "With --vm, which nigh-lab does: --seeds N (random command sequences per kernel and machine), \
 --first-seed SEED,\n--kernels FOLDER (where scripts/install-vm-kernels.sh put the kernels).")]
 pub(crate) struct SelftestArgs {
-    /// Boot the pinned kernels in virtual machines and compare them with the emulator (no hardware needed)
+    /// Boot the pinned Linux kernels in virtual machines and compare their resctrl with Nigh's emulator of it (needs no
+    /// cache hardware)
     #[arg(long)]
     vm: bool,
     /// Options of `--vm`, which nigh-lab does

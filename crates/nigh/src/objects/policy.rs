@@ -52,9 +52,9 @@ pub(crate) struct PolicyArgs {
 /// `Access`, as a flag.
 #[derive(Clone, Copy, ValueEnum)]
 enum AccessArg {
-    /// Nigh alone
+    /// Only Nigh
     Exclusive,
-    /// Others too: Nigh overwrites none of their writes
+    /// Nigh and others: Nigh overwrites no write of others
     Shared,
 }
 

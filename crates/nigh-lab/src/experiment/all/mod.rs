@@ -35,7 +35,8 @@ pub(super) struct AllArgs {
     /// The folder in which each experiment has its folder of results [default: experiments]
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
-    /// Run the short form of each experiment: takes minutes instead of an hour; needs --out, to keep the stored results
+    /// Run the short form of each experiment: takes minutes instead of an hour; needs --out, so that the stored
+    /// results stay
     #[arg(long, requires = "out")]
     quick: bool,
     /// Only these experiments (names of folders in experiments/)

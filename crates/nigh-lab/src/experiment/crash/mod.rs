@@ -34,8 +34,8 @@ const PART_KILLS: u32 = 25;
 enum Store {
     /// Nigh's own directory store.
     Directory,
-    /// `MinIO` behind a proxy that in some of the lives stalls, refuses, breaks, cuts and gives wrong entity tags; it is
-    /// killed too.
+    /// `MinIO`, which is killed too, behind a proxy that during some lives of the node stalls, refuses, breaks or cuts
+    /// requests, or gives wrong entity tags.
     S3,
     /// OpenStack Swift by its own API, behind the same proxy.
     Swift,

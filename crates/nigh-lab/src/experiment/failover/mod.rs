@@ -39,11 +39,11 @@ const BEYOND_LEASE_MS: u64 = 1000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Way {
-    /// It is killed: its machine refuses connections.
+    /// The node is killed: its machine refuses connections.
     Kill,
-    /// It is stopped: its connections stay open, and it answers nothing.
+    /// The node is stopped (SIGSTOP): its connections stay open, and it answers nothing.
     Stop,
-    /// Its link is down: its packets are lost.
+    /// The node's network link is down: its packets are lost.
     Cut,
 }
 
@@ -57,7 +57,7 @@ impl Way {
 enum Load {
     /// Nothing.
     Quiet,
-    /// It computes, on every processor.
+    /// The machine computes on every processor.
     Busy,
 }
 

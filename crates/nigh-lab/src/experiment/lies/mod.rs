@@ -60,7 +60,7 @@ const COLUMNS: Columns = Columns(
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct LiesArgs {
-    /// How long each lie lasts, in seconds
+    /// How long the lying function misbehaves in each way, in seconds
     #[arg(long, default_value_t = 5.0, value_name = "S")]
     seconds: f64,
 }

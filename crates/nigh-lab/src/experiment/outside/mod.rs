@@ -31,7 +31,7 @@ const BUCKET: &str = "outside";
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct OutsideArgs {
-    /// How long each pair of store and write mode is raced, in seconds
+    /// How long Nigh and others write and read with each pair of store and write mode, in seconds
     #[arg(long, default_value_t = 10.0, value_name = "SECONDS")]
     seconds: f64,
     /// Only the rows whose name contains all of these words: `shadow`, `minio events`; separate several with commas

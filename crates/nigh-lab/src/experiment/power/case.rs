@@ -9,17 +9,17 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Case {
-    /// Puts, copies, deletions, uploads and reads as in `crash`, before the directory store.
+    /// Puts, copies, deletions, uploads and reads as in `crash`, with the directory store.
     Load,
     /// Mostly multipart uploads, and uploads that are open during the cut and completed after it.
     Uploads,
     /// Large writes and a small journal, whose segments are used again and again.
     Rotation,
-    /// A disk without room, or almost.
+    /// A disk that is full, or almost.
     Full,
     /// Backups during the load, each restored to a disk whose power is cut the moment that the restore is done.
     Backup,
-    /// Starts that migrate a state file of the first format, and are cut.
+    /// Starts of a node that migrate a state file of the first format; the power is cut during them.
     Upgrade,
 }
 

@@ -68,7 +68,7 @@ struct PowerParameters {
     /// One node, or three with three NATS servers (`make peers`) and a store, all cut at once
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=3))]
     nodes: u8,
-    /// Only this case; without it, the parts of the run take turns
+    /// Cut the power only in this case [default: all cases, in turn]
     #[arg(long, value_enum)]
     case: Option<Case>,
     /// Only the control: disks that acknowledge syncs and forget them; fails if nothing is lost

@@ -30,7 +30,7 @@ const DETAILS_MAX: usize = 20;
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct StormArgs {
-    /// How many storms to play; its seed decides everything in a storm
+    /// How many storms to play; a storm's seed decides everything in it
     #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     seeds: u64,
     /// The seed of the first storm
@@ -42,10 +42,11 @@ pub(super) struct StormArgs {
     /// Print every event of the storm of --seed; if it breaks a promise, first remove the faults that are not needed
     #[arg(long, requires = "seed")]
     trace: bool,
-    /// Play the storm of --seed with this rule or duty left out
+    /// Play the storm of --seed without this rule of the protocol or of the code around it; --weakened lists the names
     #[arg(long, requires = "seed", value_name = "RULE")]
     without: Option<String>,
-    /// Leave out each rule and each duty in turn, and count the storms until one breaks a promise
+    /// Leave out each rule of the protocol and of the code around it in turn, and count the storms until one breaks a
+    /// promise
     #[arg(long, conflicts_with = "from")]
     weakened: bool,
     /// The progress file: stores finished parts, so that an interrupted run resumes
