@@ -72,7 +72,9 @@ fn decode<T: DeserializeOwned>(
     let StoredConfig { format, config } =
         serde_json::from_slice(&stored.value).map_err(|error| unreadable(error.to_string()))?;
     if format > FORMAT {
-        return Err(unreadable(format!("their format is {format}, and this build reads up to {FORMAT}")));
+        return Err(unreadable(format!(
+            "their format is {format}, and this build reads up to {FORMAT}; start the newer nigh that wrote them"
+        )));
     }
     let place = place_of(key).map_err(unreadable)?;
     Ok((place, (Arc::new(config), stored.revision)))

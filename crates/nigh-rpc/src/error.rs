@@ -169,7 +169,7 @@ pub enum CallError {
         reason: io::Error,
     },
     /// The deadline is over.
-    #[error("{peer}: no answer in time")]
+    #[error("{peer} did not answer in time; the outcome is unknown")]
     Late {
         /// The peer.
         peer: String,

@@ -276,13 +276,13 @@ impl WriteBack {
                 Ok(()) | Err(ObjectError::PreconditionFailed(_)) => {
                     tracing::error!(
                         object = %push.object, kept = %apart,
-                        "somebody else wrote the object before this write was pushed: it is kept under another key"
+                        "an outsider wrote the object before this write was pushed: the write is stored under a conflict key"
                     );
                 }
                 Err(error) => return Outcome::refused(error),
             }
         } else {
-            tracing::error!(object = %push.object, "somebody else wrote the object before its deletion: it stays");
+            tracing::error!(object = %push.object, "an outsider wrote the object before its deletion was pushed: the outsider's stays");
         }
         Outcome::Apart
     }

@@ -34,7 +34,7 @@ pub enum CopyError {
     Twice { bucket: BucketName, key: ObjectKey },
     #[error("the description of bucket {bucket} cannot be read: {reason}")]
     Bucket { bucket: BucketName, reason: String },
-    #[error("the copy has objects of bucket {0} before the bucket's description")]
+    #[error("the copy has objects of bucket {0} before the bucket's description; restore another copy")]
     NoBucket(BucketName),
 }
 

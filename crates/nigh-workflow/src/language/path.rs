@@ -251,7 +251,7 @@ pub(crate) fn quoted(text: &str) -> Result<(String, &str), &'static str> {
             letter => out.push(letter),
         }
     }
-    Err("a text is not closed")
+    Err("a quoted text has no closing quote")
 }
 
 /// Parses a number, a quoted text, `true`, `false` or `null`. Returns the text after it.

@@ -165,7 +165,7 @@ fn quoted(text: &str) -> Result<(String, &str), &'static str> {
             letter => raw.push(letter),
         }
     }
-    Err("a text is not closed")
+    Err("a quoted text has no closing quote")
 }
 
 fn unescaped(raw: &str) -> String {
