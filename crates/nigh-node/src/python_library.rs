@@ -98,15 +98,15 @@ async fn compile(library: &Path, interpreter: &Path) -> io::Result<()> {
         .stdin(Stdio::null())
         .kill_on_drop(true)
         .output();
-    let output = tokio::time::timeout(PATIENCE, compiler).await.map_err(|_| {
-        io::Error::other(format!("Python did not compile the library within {} s", PATIENCE.as_secs()))
-    })??;
+    let output = tokio::time::timeout(PATIENCE, compiler)
+        .await
+        .map_err(|_| io::Error::other(format!("the library was not compiled within {} s", PATIENCE.as_secs())))??;
     if output.status.success() {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stdout);
     Err(io::Error::other(format!(
-        "Python did not compile the library: {}: {}",
+        "the library was not compiled: {}: {}",
         output.status,
         said.lines().last().unwrap_or("no word")
     )))

@@ -84,7 +84,7 @@ pub enum ConnectError {
     #[error(transparent)]
     Frame(#[from] FrameError),
     /// The peer is in another cluster.
-    #[error("the peer is in the cluster {theirs:?}, not in {ours:?}")]
+    #[error("the peer is in the cluster {theirs:?}, not in {ours:?}; certificates must be of one cluster")]
     OtherCluster {
         /// The peer's cluster.
         theirs: String,
@@ -139,7 +139,7 @@ pub enum CallError {
         reason: ConnectError,
     },
     /// All connections to the peer were in use until the deadline, or too many calls wait for one.
-    #[error("{peer}: all connections are in use")]
+    #[error("{peer}: all connections are in use; try again later")]
     Crowded {
         /// The peer.
         peer: String,

@@ -112,8 +112,8 @@ impl LinTree {
     }
 }
 
-/// The prediction `point`, limited to between the least seen peak and a multiple of the largest; the largest seen peak if
-/// extreme features give NaN.
+/// The prediction `point`, limited to between the least seen peak and a multiple of the largest. If extreme features
+/// give NaN, the largest seen peak.
 fn believable(point: f64, seen: (f64, f64)) -> f64 {
     if point.is_nan() { seen.1 } else { point.clamp(seen.0, seen.1 * EXTRAPOLATION_MAX) }
 }

@@ -41,8 +41,8 @@ impl<T> Pieces<T> {
         Self { number: 0, piece: Vec::new(), bytes: 0 }
     }
 
-    /// Adds `one`, which has `bytes` bytes. If `one` does not fit into the present piece, it begins the next one, and the
-    /// full piece is returned with its number.
+    /// Adds `one`, which has `bytes` bytes. If `one` does not fit into the present piece, `one` begins the next piece,
+    /// and the full piece is returned with its number.
     fn add(&mut self, one: T, bytes: usize) -> Option<(u32, Vec<T>)> {
         let full = if self.bytes + bytes > PIECE { self.end() } else { None };
         self.piece.push(one);

@@ -120,7 +120,7 @@ impl ObjectMemoryState {
         check_whole(request.checksum.as_ref(), whole.checksum.as_ref())?;
         if let Some(size) = request.size.filter(|size| *size != whole.size) {
             return Err(ObjectError::InvalidRequest(format!(
-                "the request says that the object has {size} bytes, but its parts have {}; correct the size or leave it out",
+                "the request says that the object has {size} bytes, but its parts have {}; correct the size",
                 whole.size
             )));
         }

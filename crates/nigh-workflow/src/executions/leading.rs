@@ -252,7 +252,7 @@ impl ExecutionDriver {
         });
     }
 
-    /// Queues `changes` for the history, behind all earlier ones, and waits if too many are not on the disk yet. None if
+    /// Queues `changes` for the history, behind all earlier ones. Waits if too many are not on the disk yet. None if
     /// this process no longer drives the execution.
     async fn write(&mut self, changes: Vec<HistoryChange>) -> Option<()> {
         if changes.is_empty() {

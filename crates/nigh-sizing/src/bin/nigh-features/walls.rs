@@ -1,4 +1,4 @@
-//! The walls around what reads tenants' bytes: limits, no privilege, and a filter of system calls that leaves reading
+//! The isolation of what reads tenants' bytes: limits, no privilege, and a filter of system calls that leaves reading
 //! from standard input, writing to standard output, and memory. Follows seccomp(2), setrlimit(2) and credentials(7).
 //!
 //! The process has one thread throughout.
