@@ -3,7 +3,6 @@
 //! All documents are in memory too, so a bucket without one costs the load of one counter. Changes by other nodes
 //! arrive soon after (`follow`). While the registry's servers cannot be reached no change arrives; after that all
 //! missed ones do.
-//! that was missed.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -215,7 +215,7 @@ pub enum BodyError {
     #[error("the body broke off: {0}")]
     Broken(#[from] io::Error),
     /// The deadline is over.
-    #[error("the body did not arrive in time")]
+    #[error("the body did not arrive before the deadline of the call")]
     Late,
     /// The reader wants more than is left.
     #[error("the reader needs {wanted} bytes, but only {left} of the body are left")]

@@ -171,7 +171,6 @@ impl SwiftStore {
     /// # Errors
     /// `Newer` if Nigh has written a newer version, `Outside` if an outsider has written or deleted since, `Raced` if
     /// an outsider is doing so. None of these overwrites anything.
-    /// of them overwrites anything.
     #[boxed]
     pub async fn push_shadow(
         &self,
