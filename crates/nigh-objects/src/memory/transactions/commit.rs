@@ -411,7 +411,7 @@ impl ObjectMemoryState {
                             }
                             HomeReply::Answered(None) => {
                                 why =
-                                    ObjectError::SlowDown("the transaction took too long, or its ledger takes nothing");
+                                    ObjectError::SlowDown("the transaction took too long, or its ledger takes no record");
                                 CoordinatorInput::Refused
                             }
                             HomeReply::Refused(error) | HomeReply::Lost(error) => {
