@@ -117,7 +117,7 @@ impl Client {
         let mut connection = Connection::open(address)?;
         let greeting = connection.receive()?;
         let nonce = greeting.json.get("nonce").and_then(Value::as_str).filter(|_| greeting.kind == GREETING);
-        let nonce = nonce.ok_or_else(|| ClientError::Protocol("it begins without a greeting".to_owned()))?;
+        let nonce = nonce.ok_or_else(|| ClientError::Protocol("the node sent no greeting".to_owned()))?;
         let mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes())
             .map_err(|error| ClientError::Protocol(error.to_string()))?
             .chain_update(PROOF)

@@ -73,8 +73,8 @@ mod lease {
         }
     }
 
-    /// An open of the file during a lease sends this process a signal: an ignored one is set in place of one that ends
-    /// it.
+    /// When somebody opens the file during a lease, the kernel sends this process a signal. By default the signal ends
+    /// the process; this sets one that the process ignores.
     pub(super) fn ignore_breaks(file: &File) -> io::Result<()> {
         set(file, F_SETSIG, libc::SIGURG)
     }

@@ -147,7 +147,7 @@ impl Segment {
         self.cost().bytes
     }
 
-    /// What it takes.
+    /// The memory and the descriptors that the segment takes.
     pub fn cost(&self) -> Cost {
         match &self.0 {
             Place::Shared(cell) => Cost { bytes: cell.bytes() + OVERHEAD, segments: 0 },
@@ -315,7 +315,7 @@ impl ClientSegment {
         self.handed_out.is_held()
     }
 
-    /// What it takes.
+    /// The memory and the descriptors that the segment takes.
     pub const fn cost(&self) -> Cost {
         self.entry.cost
     }

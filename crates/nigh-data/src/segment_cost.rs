@@ -1,6 +1,6 @@
-//! What a copy takes of the node.
+//! The memory and the descriptors that a cached copy takes.
 
-/// What a copy takes.
+/// The memory and the descriptors that a cached copy takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
     /// In memory, rounded to pages.

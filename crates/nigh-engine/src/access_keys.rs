@@ -157,7 +157,7 @@ impl AccessKeys {
                     Some(Ok(Some(stored))) => keys.insert(id, stored.secret, Holder::Client(stored.namespace)),
                     Some(Ok(None)) => {}
                     Some(Err(error)) => {
-                        tracing::error!(%error, "a key of another node cannot be read and is rejected here")
+                        tracing::error!(%error, "an access key of another node cannot be read; this node rejects it")
                     }
                 }
             }

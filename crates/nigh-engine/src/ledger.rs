@@ -261,7 +261,6 @@ pub trait Ledger: Send + Sync {
     /// Assigns a version to a write that the store itself makes durable; stores nothing. If the object has older
     /// records, call `stored` for them and await [`settle`](Self::settle) before acknowledging the write; otherwise a
     /// restart would push them over it. This does not check that the home still has the shard; `settle` does.
-    /// them over it. This does not check that the home still has the shard; `settle` does.
     fn place(&self, shard: ShardId) -> Version;
 
     /// Stages a piece of a body. Readers and restarts find it only if a record names it.

@@ -61,8 +61,9 @@ async fn draw(registry: &dyn Registry) -> Result<u32, RegistryError> {
     for _ in 0..DRAWS_MAX {
         let found = registry.get(COUNTER_TABLE, COUNTER).await?;
         let next = found.as_ref().map_or(Ok(1), |found| decode(COUNTER, found))?;
-        let after =
-            next.checked_add(1).ok_or_else(|| RegistryError::Storage("all node numbers are used".to_owned()))?;
+        let after = next.checked_add(1).ok_or_else(|| {
+            RegistryError::Storage("all node numbers are used; start the node under the id of a former node".to_owned())
+        })?;
         match registry.put(COUNTER_TABLE, COUNTER, encode(after)?, found.map(|found| found.revision)).await {
             Ok(_) => return Ok(next),
             Err(RegistryError::Conflict { .. }) => {}

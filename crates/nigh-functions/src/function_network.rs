@@ -1,4 +1,4 @@
-//! Whether a function has a way out to the network: what it asks for, and whether it may have it.
+//! Whether a function has an outbound network: what it asks for, and whether it may have it.
 //!
 //! It asks by a variable of its environment, as it says all that is Nigh's alone (`NIGH_IDEMPOTENT`); the node's operator
 //! permits it (`functions.network`). Pure: the door, the invoker and the profiler ask the same question here.
@@ -11,7 +11,7 @@ use thiserror::Error;
 
 /// The variable by which a function asks.
 pub const NETWORK_VARIABLE: &str = "NIGH_NETWORK";
-/// Its word for a way out.
+/// The value that asks for an outbound network.
 pub const OUTBOUND: &str = "outbound";
 /// Its word for none, which is the same as no variable.
 pub const NONE: &str = "none";
@@ -59,7 +59,7 @@ pub enum NetworkRefusal {
     NotThisNamespace(Namespace),
 }
 
-/// Who may have a way out.
+/// Which functions may have an outbound network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetworkPermission {
     given: Result<(), String>,

@@ -49,7 +49,7 @@ pub enum LayerError {
     Code(#[from] CodeStoreError),
     #[error(transparent)]
     Registry(#[from] RegistryError),
-    #[error("layer {0}: {1}; it was written by another version of nigh, or damaged")]
+    #[error("layer {0}: {1}; start the nigh that wrote it, or restore a backup")]
     Document(String, String),
     #[error("merging layers: {what} {path}: {source}")]
     Merge { what: &'static str, path: PathBuf, source: io::Error },

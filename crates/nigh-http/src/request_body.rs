@@ -47,7 +47,7 @@ pub enum BodyError {
     #[error(transparent)]
     TooSlow(#[from] TooSlow),
     /// The connection failed.
-    #[error("the body broke off: {0}")]
+    #[error("the body broke off: {0}; send the request again")]
     Broken(hyper::Error),
     /// Other bodies take all the memory.
     #[error("too many large requests are under way; try again later")]

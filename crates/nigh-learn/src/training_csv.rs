@@ -48,7 +48,7 @@ pub enum TrainingCsvError {
         /// What stands there.
         text: String,
     },
-    /// No version.
+    /// The rows are of another version, or the name of the version is invalid.
     #[error(transparent)]
     Set(#[from] TrainingSetError),
 }

@@ -75,7 +75,7 @@ async fn probe(node: &Path) -> Result<NodeRuntime, String> {
         .kill_on_drop(true)
         .output();
     let output = tokio::time::timeout(PATIENCE, asked).await;
-    let output = output.map_err(|_| format!("no answer within {} s", PATIENCE.as_secs()))?;
+    let output = output.map_err(|_| format!("the program did not answer within {} s", PATIENCE.as_secs()))?;
     let output = output.map_err(|error| error.to_string())?;
     let answer: Result<NodeJsProgram, _> = serde_json::from_slice(&output.stdout);
     let NodeJsProgram { major, program } =

@@ -197,7 +197,8 @@ impl OutsideDoor {
         let nonce = signature::verify(self.secrets.signing(), head, &body, now_s, self.skew.as_secs());
         let nonce = nonce.map_err(Refusal::Unknown)?;
         let is_new = self.nonces.lock().use_once(nonce, now_s, self.skew.as_secs());
-        if is_new { Ok(body) } else { Err(Refusal::Unknown("the nonce was used before, or too many are remembered")) }
+        let why = "the nonce was used before, or too many are remembered; sign the message again with a new nonce";
+        if is_new { Ok(body) } else { Err(Refusal::Unknown(why)) }
     }
 
     /// The object of a message; none if it is in no bucket of this node.

@@ -100,12 +100,16 @@ async fn compile(library: &Path, interpreter: &Path) -> io::Result<()> {
         .output();
     let output = tokio::time::timeout(PATIENCE, compiler)
         .await
-        .map_err(|_| io::Error::other(format!("not compiled within {} s", PATIENCE.as_secs())))??;
+        .map_err(|_| io::Error::other(format!("the library was not compiled within {} s", PATIENCE.as_secs())))??;
     if output.status.success() {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stdout);
-    Err(io::Error::other(format!("not compiled: {}: {}", output.status, said.lines().last().unwrap_or("no word"))))
+    Err(io::Error::other(format!(
+        "the library was not compiled: {}: {}",
+        output.status,
+        said.lines().last().unwrap_or("no word")
+    )))
 }
 
 /// Makes the folder readable for all users: sandboxes run as other users.

@@ -3,7 +3,6 @@
 //! All documents are in memory too, so a bucket without one costs the load of one counter. Changes by other nodes
 //! arrive soon after (`follow`). While the registry's servers cannot be reached no change arrives; after that all
 //! missed ones do.
-//! that was missed.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -72,7 +71,9 @@ fn decode<T: DeserializeOwned>(
     let StoredConfig { format, config } =
         serde_json::from_slice(&stored.value).map_err(|error| unreadable(error.to_string()))?;
     if format > FORMAT {
-        return Err(unreadable(format!("their format is {format}, and this build reads up to {FORMAT}")));
+        return Err(unreadable(format!(
+            "their format is {format}, and this build reads up to {FORMAT}; start the newer nigh that wrote them"
+        )));
     }
     let place = place_of(key).map_err(unreadable)?;
     Ok((place, (Arc::new(config), stored.revision)))

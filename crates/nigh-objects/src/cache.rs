@@ -24,12 +24,12 @@ use crate::holdings::{ChangeLog, CursorState, HoldingChange, HoldingsCursor, Hol
 use crate::kept::CachedCopy;
 use crate::shards::Shards;
 
-/// What counts against the budget beside copies and reservations.
+/// Memory that counts against the budget and is neither a cached copy nor reserved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OverheadCost {
     /// The cost of evicted copies that readers still hold.
     pub(crate) lingering: Cost,
-    /// The cost that goes by itself when copies go.
+    /// What copies take together beyond their own costs; it is freed when they are dropped.
     pub(crate) slack: Cost,
 }
 

@@ -163,7 +163,10 @@ pub(crate) fn encode(record: &TransactionRecord, part: &Part, bytes: &[Bytes]) -
 pub(crate) fn decode_about(about: &[u8]) -> Result<(TransactionId, TransactionRecord), String> {
     let about: PartDescription = serde_json::from_slice(about).map_err(|error| error.to_string())?;
     if about.format > FORMAT {
-        return Err(format!("its format is {}, and this build reads up to {FORMAT}", about.format));
+        return Err(format!(
+            "its format is {}, and this build reads up to {FORMAT}; start the newer nigh that wrote it",
+            about.format
+        ));
     }
     let id = u128::from_str_radix(&about.transaction, 16).map_err(|error| error.to_string())?;
     Ok((TransactionId(id), about.record))
@@ -178,7 +181,7 @@ pub(crate) fn decode_body(mut body: Bytes) -> Result<(Part, Vec<Bytes>), String>
         return Err(format!("its head has {length} bytes, {} are there", rest.len()));
     }
     let part: Part = serde_json::from_slice(&rest.split_to(length)).map_err(|error| error.to_string())?;
-    let bytes = part.split(rest).ok_or("its bytes are not those of its objects")?;
+    let bytes = part.split(rest).ok_or("its body is longer or shorter than its objects together")?;
     Ok((part, bytes))
 }
 

@@ -36,7 +36,7 @@ pub enum EntityStoreError {
     #[error(transparent)]
     Registry(#[from] RegistryError),
     /// The document cannot be read.
-    #[error("the OpenWhisk entity {0} cannot be read: {1}; it was written by another version of nigh, or damaged")]
+    #[error("the OpenWhisk entity {0} cannot be read: {1}; start the nigh that wrote it, or restore a backup")]
     Document(String, String),
 }
 

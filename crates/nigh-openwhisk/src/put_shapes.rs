@@ -174,7 +174,8 @@ pub(super) fn environment(parameters: &Parameters) -> Result<std::collections::B
         if !good || is_reserved {
             let key: String = one.key.chars().take(64).collect();
             return Err(WhiskError::bad_request(format!(
-                "The parameter {key:?} cannot be a variable of the environment."
+                "The parameter {key:?} cannot be an environment variable: its name must have only letters, digits and \
+                 underscores, not begin with a digit, and not be a name that the runtime reserves."
             )));
         }
         let value = one.value.as_str().map_or_else(|| one.value.to_string(), str::to_owned);

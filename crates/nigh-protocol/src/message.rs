@@ -208,7 +208,7 @@ pub enum FromHome<O> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, thiserror::Error)]
 pub enum Refusal {
     /// The incarnation was declared dead, or a later one has been met.
-    #[error("the home has given this incarnation of the node up; the node must join again")]
+    #[error("the home declared this incarnation of the node dead; the node must join again")]
     GivenUp,
     /// The ledger did not append the write; it did not happen.
     #[error("the ledger did not take the write; write again later")]

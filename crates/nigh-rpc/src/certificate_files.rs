@@ -47,7 +47,7 @@ pub enum CertificateError {
         reason: String,
     },
     /// The file holds no certificate.
-    #[error("{} holds no certificate", .0.display())]
+    #[error("{} holds no certificate; `nigh certificates --help` says how to make one", .0.display())]
     NoCertificate(PathBuf),
     /// The certificate names no process.
     #[error("{} holds no certificate of a process of Nigh; `nigh certificates issue` makes one", .0.display())]

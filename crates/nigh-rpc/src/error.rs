@@ -84,7 +84,7 @@ pub enum ConnectError {
     #[error(transparent)]
     Frame(#[from] FrameError),
     /// The peer is in another cluster.
-    #[error("the peer is in the cluster {theirs:?}, not in {ours:?}")]
+    #[error("the peer is in the cluster {theirs:?}, not in {ours:?}; certificates must be of one cluster")]
     OtherCluster {
         /// The peer's cluster.
         theirs: String,
@@ -139,7 +139,7 @@ pub enum CallError {
         reason: ConnectError,
     },
     /// All connections to the peer were in use until the deadline, or too many calls wait for one.
-    #[error("{peer}: all connections are in use")]
+    #[error("{peer}: all connections are in use; try again later")]
     Crowded {
         /// The peer.
         peer: String,
@@ -169,7 +169,7 @@ pub enum CallError {
         reason: io::Error,
     },
     /// The deadline is over.
-    #[error("{peer}: no answer in time")]
+    #[error("{peer} did not answer in time; the outcome is unknown")]
     Late {
         /// The peer.
         peer: String,
@@ -215,7 +215,7 @@ pub enum BodyError {
     #[error("the body broke off: {0}")]
     Broken(#[from] io::Error),
     /// The deadline is over.
-    #[error("the body did not arrive in time")]
+    #[error("the body did not arrive before the deadline of the call")]
     Late,
     /// The reader wants more than is left.
     #[error("the reader needs {wanted} bytes, but only {left} of the body are left")]

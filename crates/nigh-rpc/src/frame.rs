@@ -53,7 +53,7 @@ pub enum FrameError {
     #[error("the peer speaks TLS and this side does not; give both the same security")]
     Tls,
     /// The bytes do not begin as a frame does.
-    #[error("the peer does not speak Nigh's protocol")]
+    #[error("the peer does not speak Nigh's protocol; check the peer's address")]
     Magic,
     /// The peer speaks another format.
     #[error("the peer speaks format {theirs} and this build {FORMAT}; run the same release of Nigh on both")]

@@ -86,7 +86,9 @@ impl S3Access for Signers {
         if let Some(notes) = &notes {
             notes.set_operation(operation);
         }
-        let unsigned = || S3Error::with_message(S3ErrorCode::AccessDenied, "the request is not signed");
+        let unsigned = || {
+            S3Error::with_message(S3ErrorCode::AccessDenied, "the request is not signed; sign it with an access key")
+        };
         let share = take_share(self.0.as_ref(), Some(context.credentials().ok_or_else(unsigned)?))?;
         if let Some(notes) = notes {
             notes.set_share(share);

@@ -53,7 +53,7 @@ pub(crate) fn of_write(
     if_none_match: Option<ETagCondition>,
 ) -> S3Result<WriteConditions> {
     if if_match.is_some() && if_none_match.is_some() {
-        return Err(invalid_argument("If-Match and If-None-Match cannot stand together"));
+        return Err(invalid_argument("a write takes If-Match or If-None-Match, not both"));
     }
     let if_absent = match if_none_match {
         None => false,

@@ -35,7 +35,9 @@ impl Handlers {
     /// The principal of a request; only this function decides it. The call counts as in progress until the guard is
     /// dropped.
     pub(crate) fn principal(&self, credentials: Option<&Credentials>) -> S3Result<(Principal, CallGuard)> {
-        let unsigned = || S3Error::with_message(S3ErrorCode::AccessDenied, "the request is not signed");
+        let unsigned = || {
+            S3Error::with_message(S3ErrorCode::AccessDenied, "the request is not signed; sign it with an access key")
+        };
         let credentials = credentials.ok_or_else(unsigned)?;
         self.principal_of(&AccessKeyId::new(&*credentials.access_key))
     }

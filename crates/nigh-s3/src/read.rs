@@ -154,7 +154,7 @@ impl Reads {
         let query = query.unwrap_or_default();
         let headers = &request.headers;
         let range = match (conditions::text(headers, &header::RANGE).and_then(conditions::range), query.part) {
-            (Some(_), Some(_)) => return Err(invalid_request("a range and a part number cannot stand together")),
+            (Some(_), Some(_)) => return Err(invalid_request("a read takes a range or a part number, not both")),
             (range, part) => range.or(part.map(RangeSpec::Part)),
         };
         let wanted = GetRequest { conditions: conditions::of_read(headers)?, range };

@@ -225,7 +225,7 @@ pub(crate) struct ShareUntilSent {
 }
 
 impl ShareUntilSent {
-    /// Of the share of one request.
+    /// Keeps `share` until the answer is sent.
     pub(crate) fn new(share: Share) -> Self {
         Self { _share: Arc::new(share) }
     }

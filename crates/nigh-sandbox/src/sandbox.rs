@@ -194,7 +194,7 @@ pub trait SandboxEngine: Send + Sync {
     /// # Errors
     /// Why its sandboxes have none.
     fn outbound(&self) -> Result<String, String> {
-        Err("the engine has no way out".to_owned())
+        Err("the sandbox engine has no outbound network".to_owned())
     }
     /// Makes a sandbox and starts its command.
     async fn start(&self, spec: SandboxSpec) -> Result<StartedSandbox, SandboxError>;

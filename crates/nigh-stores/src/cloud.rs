@@ -86,7 +86,7 @@ impl CloudStore {
 
     fn error(&self, operation: &'static str, error: &opendal::Error) -> ObjectError {
         match error.kind() {
-            ErrorKind::RateLimited => ObjectError::SlowDown("the store behind asks for fewer requests"),
+            ErrorKind::RateLimited => ObjectError::SlowDown("the store asks for fewer requests"),
             ErrorKind::ConditionNotMatch => ObjectError::PreconditionFailed("If-Match"),
             ErrorKind::AlreadyExists => ObjectError::PreconditionFailed("If-None-Match"),
             _ if std::error::Error::source(error).is_some_and(|source| source.is::<NotReached>()) => {

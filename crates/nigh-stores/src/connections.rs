@@ -99,7 +99,7 @@ impl Connections {
         let patience = self.limits.answer + work + Duration::from_secs(length / BYTES_PER_SECOND_MIN);
         let answer = tokio::time::timeout(patience, self.client.request(Request::from_parts(head, body)))
             .await
-            .map_err(|_| WireError::Failed(format!("no answer within {} s", patience.as_secs_f32())))?
+            .map_err(|_| WireError::Failed(format!("the store gave no answer within {} s", patience.as_secs_f32())))?
             .map_err(|error| match error.is_connect() {
                 true => not_sent("the connection", &error),
                 false => WireError::Failed(format!("the connection: {}", chain(&error))),
@@ -110,7 +110,6 @@ impl Connections {
 
 /// Checks that an endpoint is `http://host:port` or `https://host`. A path is only allowed if `path` is true. Returns
 /// the endpoint without a slash at its end.
-/// slash at its end.
 pub(super) fn check_endpoint(endpoint: &str, path: bool) -> Result<String, String> {
     let endpoint = endpoint.trim_end_matches('/').to_owned();
     let uri: Uri = endpoint.parse().map_err(|error| format!("the endpoint {endpoint:?} is no URL: {error}"))?;

@@ -53,7 +53,7 @@ impl WireError {
         let because = |reason| ObjectError::Store { store, operation, reason };
         match self {
             Self::Refused { status, .. } if is_busy(status) => {
-                ObjectError::SlowDown("the store behind asks for fewer requests")
+                ObjectError::SlowDown("the store asks for fewer requests")
             }
             Self::Queued => ObjectError::SlowDown("too many requests to the store behind are under way"),
             // A gateway answers with these statuses if the store does not answer the gateway.

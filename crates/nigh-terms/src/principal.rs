@@ -26,7 +26,7 @@ pub enum Admission {
 /// `function`, `sandbox` and `invocation` are set together, for a request from inside a sandbox.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Principal {
-    /// The tenant.
+    /// The namespace that the request may reach.
     pub namespace: Namespace,
     /// The function whose sandbox sent the request.
     pub function: Option<FunctionName>,

@@ -39,7 +39,7 @@ pub enum MachineError {
     TooMany,
     #[error("another caller has just changed the state machine; try again")]
     Conflict,
-    #[error("state machine {0}: {1}; it was written by another version of nigh, or damaged")]
+    #[error("state machine {0}: {1}; start the nigh that wrote it, or restore a backup")]
     Document(String, String),
     #[error(transparent)]
     Registry(RegistryError),

@@ -66,8 +66,9 @@ impl DispatcherState {
         let keeps = self.controller.lock().takes_over(namespace, term);
         self.announced.notify_waiters();
         let newest = self.parts.homes.newest_of_all().await;
-        let newest =
-            newest.map_err(|error| InvokeError::TooManyRequests(format!("before the first dispatch: {error}")))?;
+        let newest = newest.map_err(|error| {
+            InvokeError::TooManyRequests(format!("a new dispatch owner cannot read the homes yet: {error}"))
+        })?;
         tracing::debug!(target: "failover", step = "owner_began", %namespace, term);
         let mut owned = OwnedNamespace::new(term, &newest);
         let mut controller = self.controller.lock();

@@ -130,7 +130,7 @@ impl SegmentHeader {
         bytes.len() >= HEADER_BYTES && u32_at(bytes, 8) < FORMAT
     }
 
-    /// The end of the records: the last sector has the second copy of the header.
+    /// The offset in bytes at which the records end. The last sector of the file has the second copy of the header.
     pub(super) const fn records_end(&self) -> u32 {
         self.bytes - SECTOR
     }

@@ -246,7 +246,9 @@ fn begin(
     };
     let mut tail = Tail::new(active, epoch, last.map_or(Position::START, |(last, _)| last));
     tail.append(ContentRef::Life, &Bytes::new(), 0);
-    tail.sync().map_err(|Fault(reason)| failed("beginning a life in", "the journal")(io::Error::other(reason)))?;
+    tail.sync().map_err(|Fault(reason)| {
+        failed("writing the first record of an incarnation to", "the journal")(io::Error::other(reason))
+    })?;
     shared.counters.files.store(u64::from(files), Ordering::Relaxed);
     let preparer = Preparer::start(Arc::clone(&folder), newest).map_err(failed("starting", "a thread"))?;
     Ok(Room {

@@ -84,8 +84,9 @@ pub(super) struct EnvelopeRecord {
     pub(super) content: Content,
     /// The body; none if it is damaged.
     pub(super) body: Option<Bytes>,
-    /// The length and the CRC-32C of the undamaged body.
+    /// The length of the undamaged body.
     pub(super) body_bytes: u32,
+    /// The CRC-32C of the undamaged body.
     pub(super) body_crc: u32,
 }
 

@@ -137,7 +137,9 @@ impl KeptTables<'_> {
             let oldest = match self.lengths.range::<(&str, &[u8; 16])>(own).map_err(storage)?.next() {
                 Some(row) => row.map(|(key, length)| (*key.value().1, length.value())).map_err(storage)?,
                 None => {
-                    return Err(RegistryError::Storage(format!("the records of {namespace:?} are not counted right")));
+                    return Err(RegistryError::Storage(format!(
+                        "the count of the records of {namespace:?} is wrong; restart the node, which counts them again"
+                    )));
                 }
             };
             let (id, length) = oldest;

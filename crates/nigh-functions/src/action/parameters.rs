@@ -107,7 +107,7 @@ impl Parameters {
     }
 }
 
-/// OpenWhisk treats these as values that are not given yet.
+/// False for null, 0, false and everything empty: OpenWhisk treats such a value as not given.
 fn is_defined(value: &Value) -> bool {
     match value {
         Value::Null => false,

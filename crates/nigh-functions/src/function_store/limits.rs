@@ -61,7 +61,7 @@ pub enum FunctionStoreError {
     Layers(#[from] LayerError),
     #[error(transparent)]
     Registry(#[from] RegistryError),
-    #[error("the document of function {0} cannot be read: {1}; it was written by another version of nigh, or damaged")]
+    #[error("the document of function {0} cannot be read: {1}; start the nigh that wrote it, or restore a backup")]
     Document(String, String),
     #[error(
         "Specified ReservedConcurrentExecutions for function decreases account's UnreservedConcurrentExecution below its \

@@ -22,7 +22,7 @@ const FORMAT: u32 = 1;
 
 /// Why a row cannot be read.
 #[derive(Debug, Error)]
-#[error("event {id}: {why}; it was written by another version of nigh, or damaged")]
+#[error("event {id}: {why}; start the nigh that wrote it, or restore a backup")]
 pub struct EventRowError {
     id: InvocationId,
     why: String,

@@ -61,8 +61,9 @@ pub(super) struct LimitState {
     pub(super) is_held: bool,
     /// How often it has grown since its run began.
     pub(super) grown: u32,
-    /// How often it had reached its limit at the last look; and how often since its run began, below what it booked.
+    /// How often the sandbox had reached its limit at the last look.
     pub(super) hits: u64,
+    /// How often the sandbox has reached a limit below its booking since its run began.
     pub(super) hits_below: u64,
 }
 

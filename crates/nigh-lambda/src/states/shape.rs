@@ -94,7 +94,8 @@ pub(super) fn given<'a>(name: &str, value: Option<&'a str>) -> Result<&'a str, S
 
 pub(super) fn machine(arn: Option<&str>) -> Result<WorkflowName, StatesError> {
     let arn = given("stateMachineArn", arn)?;
-    machine_of(arn).ok_or_else(|| StatesError::invalid_arn(format!("Invalid Arn: '{arn}' is no state machine's here")))
+    machine_of(arn)
+        .ok_or_else(|| StatesError::invalid_arn(format!("Invalid Arn: no state machine here has the ARN '{arn}'")))
 }
 
 pub(super) fn execution(arn: Option<&str>) -> Result<(WorkflowName, WorkflowName), StatesError> {

@@ -27,7 +27,7 @@ const RESIDUALS_MAX: usize = 4096;
 /// The unit of a margin: a fixed part in megabytes, as page cache and allocators err, and a share of the prediction.
 const SCALE_MEGABYTES: f64 = 2.0;
 const SCALE_SHARE: f64 = 0.05;
-/// How far above the largest seen peak a line is trusted.
+/// A prediction is at most this many times the largest seen peak.
 const EXTRAPOLATION_MAX: f64 = 8.0;
 
 /// A fitted model.
@@ -112,7 +112,8 @@ impl LinTree {
     }
 }
 
-/// Between the least seen peak and a multiple of the largest; the largest if extreme features give NaN.
+/// The prediction `point`, limited to between the least seen peak and a multiple of the largest. If extreme features
+/// give NaN, the largest seen peak.
 fn believable(point: f64, seen: (f64, f64)) -> f64 {
     if point.is_nan() { seen.1 } else { point.clamp(seen.0, seen.1 * EXTRAPOLATION_MAX) }
 }

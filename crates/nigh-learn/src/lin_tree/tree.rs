@@ -28,10 +28,10 @@ const LEAF: u16 = u16::MAX;
 #[serde(transparent)]
 pub(super) struct Tree(Vec<Node>);
 
-/// The column of what the line says.
+/// The column that holds the prediction of the linear part.
 pub(super) const LINE_COLUMN: usize = QUANTITIES_MAX + INDICATORS_MAX;
 
-/// The columns that a tree splits: the quantities, the indicators, and the linear part's own word.
+/// The columns that a tree splits: the quantities, the indicators, and the prediction of the linear part.
 pub(super) fn column(values: &Values, linear: f64, at: usize) -> f64 {
     let quantities = values.quantities.len();
     if at < quantities {

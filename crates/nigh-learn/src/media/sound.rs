@@ -31,7 +31,7 @@ pub(super) fn wav(object: &ObjectHead<'_>, facts: &mut Facts) -> Result<(), Stop
                 if bytes_a_second == 0 || rate == 0 || channels == 0 {
                     return Err(Stop::Nonsense);
                 }
-                // One that was written as a stream does not know its length.
+                // The header of a file that was written as a stream has no true length.
                 let bytes = length.min(object.size.saturating_sub(inside));
                 let codec = match tag {
                     1 => "pcm",

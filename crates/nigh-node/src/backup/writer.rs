@@ -41,7 +41,8 @@ impl<T> Pieces<T> {
         Self { number: 0, piece: Vec::new(), bytes: 0 }
     }
 
-    /// Adds `one` of `bytes` bytes. Returns the previous piece and its number, if that is full.
+    /// Adds `one`, which has `bytes` bytes. If `one` does not fit into the present piece, `one` begins the next piece,
+    /// and the full piece is returned with its number.
     fn add(&mut self, one: T, bytes: usize) -> Option<(u32, Vec<T>)> {
         let full = if self.bytes + bytes > PIECE { self.end() } else { None };
         self.piece.push(one);

@@ -3,7 +3,6 @@
 //! The name consists of a random number, drawn at the first start and stored in the state folder, and of the inode of
 //! the file that has it. So two nodes on copies of one state folder have two names, and neither ends the other's
 //! sandboxes; a folder that is moved keeps its name.
-//! a folder that is moved keeps its name.
 
 use std::fs;
 use std::io;

@@ -56,7 +56,7 @@ fn check_whole(claimed: Option<&Checksum>, computed: Option<&Checksum>) -> Resul
             }
         }
         (Some(claimed), _) => Err(ObjectError::InvalidRequest(format!(
-            "the upload was not begun with the checksum {}",
+            "the upload was begun without the checksum {}; complete it without, or begin it again with that checksum",
             claimed.algorithm.header()
         ))),
     }
@@ -118,8 +118,11 @@ impl ObjectMemoryState {
             whole.checksum = upload.crc64s(&whole.numbers).map(|codes| default_checksum(&codes, &whole.lengths));
         }
         check_whole(request.checksum.as_ref(), whole.checksum.as_ref())?;
-        if request.size.is_some_and(|size| size != whole.size) {
-            return Err(ObjectError::InvalidRequest(format!("the parts have {} bytes together", whole.size)));
+        if let Some(size) = request.size.filter(|size| *size != whole.size) {
+            return Err(ObjectError::InvalidRequest(format!(
+                "the request says that the object has {size} bytes, but its parts have {}; correct the size",
+                whole.size
+            )));
         }
         let (parts, numbers) = (Arc::clone(&upload), whole.numbers);
         let files = blocking(move || parts.files(&numbers)).await?;

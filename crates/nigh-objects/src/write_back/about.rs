@@ -92,7 +92,10 @@ pub(super) fn encode(
 pub(super) fn decode(bytes: &[u8], version: Version) -> Result<DecodedWrite, String> {
     let about: WriteDescription = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
     if about.format > FORMAT {
-        return Err(format!("its format is {}, and this build reads up to {FORMAT}", about.format));
+        return Err(format!(
+            "its format is {}, and this build reads up to {FORMAT}; start the newer nigh that wrote it",
+            about.format
+        ));
     }
     let becomes =
         about.meta.map_or(ObjectState::Gone, |meta| ObjectState::Put(Arc::new(ObjectMeta { version, ..meta })));

@@ -4,7 +4,6 @@
 //! The journal gets a mark without bytes, once for each key, and nobody waits for it: an ephemeral write costs no sync.
 //! A durable write or deletion of the key comes after the mark and trims it. A crash before the mark is on the disk
 //! leaves no trace of the object.
-//! leaves no trace of the object.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -54,8 +54,8 @@ impl WriteBack {
         policy: BucketPolicy,
     ) -> Result<(), ObjectError> {
         let policies = self.policies.as_ref();
-        let policies =
-            policies.ok_or_else(|| ObjectError::InvalidRequest("policies of buckets are not kept here".to_owned()))?;
+        let policies = policies
+            .ok_or_else(|| ObjectError::InvalidRequest("this node has no registry for bucket policies".to_owned()))?;
         let mut abilities = self.store.abilities(namespace);
         if policy.access == Access::Shared && abilities.conditions {
             abilities.conditions = self.store.keeps_conditions(namespace, bucket).await?;

@@ -17,7 +17,7 @@ use super::WriteBack;
 use super::dirty::{Base, NextPush, ObjectState, Push, StoreState};
 use super::policy::WriteMode;
 
-/// When this part of the room is used, writes are pushed before they are due.
+/// When unpushed writes use this part of their room, writes are pushed before they are due.
 const HURRY: f64 = 0.5;
 /// How often trims are made durable, so that a restart pushes little again.
 const SETTLE_EVERY: Duration = Duration::from_secs(1);
@@ -276,13 +276,13 @@ impl WriteBack {
                 Ok(()) | Err(ObjectError::PreconditionFailed(_)) => {
                     tracing::error!(
                         object = %push.object, kept = %apart,
-                        "somebody else wrote the object before this write was pushed: it is kept under another key"
+                        "an outsider wrote the object before this push: the write is stored under a conflict key"
                     );
                 }
                 Err(error) => return Outcome::refused(error),
             }
         } else {
-            tracing::error!(object = %push.object, "somebody else wrote the object before its deletion: it stays");
+            tracing::error!(object = %push.object, "an outsider wrote the object before its deletion: it stays");
         }
         Outcome::Apart
     }

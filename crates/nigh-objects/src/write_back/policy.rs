@@ -142,7 +142,7 @@ pub enum PolicyError {
     TooManyRules { count: usize },
     #[error("the prefix of rule {0} is longer than a key can be")]
     PrefixTooLong(usize),
-    #[error("rules {0} and {1} are about the same objects and differ")]
+    #[error("rules {0} and {1} apply to the same objects and differ; remove one of them")]
     Contradiction(usize, usize),
     #[error("the mode shadow needs a store that shows what is coming (Swift with Nigh's middleware); this is {0}")]
     NoShadow(&'static str),

@@ -143,7 +143,10 @@ impl WriteBack {
         let Some(TrimNotice { object, versions, .. }) = &going else { return };
         for version in versions {
             if let Err(error) = self.ledger.stored(self.shards.of(object), *version).await {
-                tracing::warn!(%object, %version, %error, "the ledger keeps the record of a write that is stored");
+                tracing::warn!(
+                    %object, %version, %error,
+                    "the record of a stored write is not trimmed; a restart pushes the write again"
+                );
             }
         }
     }

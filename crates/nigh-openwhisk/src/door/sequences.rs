@@ -112,7 +112,7 @@ impl OpenWhiskDoor {
     /// The function that runs first when the action at `path` is called.
     fn first_function(&self, namespace: &Namespace, path: &EntityPath) -> Option<FunctionName> {
         let mut path = path.clone();
-        // Sequences in sequences are no deeper than they are long.
+        // Sequences are nested at most as deep as a sequence may be long.
         for _ in 0..=SEQUENCE_MAX {
             match self.resolve(namespace, &path).ok()?.found {
                 ActionTarget::Function(deployed) => return Some(deployed.function.name.clone()),
@@ -129,7 +129,7 @@ impl OpenWhiskDoor {
             ActionTarget::Function(deployed) => Some(&deployed.function.name),
             ActionTarget::Sequence(_) => None,
         };
-        // The sandbox of one that runs is free when its turn comes.
+        // If `next` begins with the function that runs now, the sandbox of this run will be free for it.
         if let Some(function) = self.first_function(namespace, next).filter(|next| Some(next) != runs) {
             self.0.parts.invoke.prepare(namespace, UpcomingInvocation { function, input: None, after: Some(now.id) });
         }

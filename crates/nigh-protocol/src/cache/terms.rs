@@ -41,7 +41,10 @@ pub enum PutFailure {
     #[error("the ledger did not take the write; write again later")]
     NotTaken,
     /// The incarnation was declared dead. If the write happened, its version is at most `through`.
-    #[error("the home has given this node up; the write may have happened, up to version {through}")]
+    #[error(
+        "the home declared this node dead; the outcome of the write is unknown (its version is at most {through}); \
+         read the object before you write again"
+    )]
     GivenUp {
         /// The home's newest version when it refused.
         through: Version,

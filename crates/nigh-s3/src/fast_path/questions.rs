@@ -48,7 +48,7 @@ pub(super) fn of_read(read: ReadRequest) -> S3Result<Question> {
         }
     }
     let range = match (read.range.as_deref().and_then(|text| conditions::range(text.trim())), read.part) {
-        (Some(_), Some(_)) => return Err(invalid_request("a range and a part number cannot stand together")),
+        (Some(_), Some(_)) => return Err(invalid_request("a read takes a range or a part number, not both")),
         (range, part) => range.or(part.map(RangeSpec::Part)),
     };
     Ok(Question {

@@ -43,7 +43,7 @@ pub(crate) enum WireError {
     #[error("a packet is longer than {PACKET_MAX} bytes")]
     Long,
     /// The packet has another protocol version.
-    #[error("protocol version {0}; this is version {VERSION}")]
+    #[error("the client has protocol version {0}, this node version {VERSION}; use the client of this node's Nigh")]
     Version(u8),
     /// A request has flags, but no flag is defined for requests.
     #[error("unknown flags {0:#x}")]

@@ -52,7 +52,7 @@ impl SandboxCpus {
         let text = text.ok_or_else(|| format!("{} does not say which processors it has", parent.display()))?;
         let all: CpuList = text.parse().map_err(|error| format!("{}: {error}", parent.display()))?;
         if all.0.is_empty() {
-            return Err(format!("{} has no processor", parent.display()));
+            return Err(format!("the cgroup {} has no processor; give it some in its cpuset.cpus", parent.display()));
         }
         Ok(Self { parent: parent.to_owned(), all })
     }

@@ -93,7 +93,7 @@ impl Group {
         }
         if let Ok(parent) = cpuset {
             let folder = self.add_folder(parent.join(name))?;
-            cpuset::inherit_v1(&folder).map_err(because("give it processors", &folder))?;
+            cpuset::inherit_v1(&folder).map_err(because("give the cgroup processors", &folder))?;
         }
         Ok(())
     }

@@ -103,7 +103,7 @@ impl Parents {
             }
             Layout::V2(place) => delegate(place, folder, all, cpusets),
             Layout::Absent => {
-                let absent = || Err("no cgroup tree is mounted".to_owned());
+                let absent = || Err("no cgroup tree is mounted; mount cgroup2 at /sys/fs/cgroup".to_owned());
                 Self::V1 {
                     memory: absent(),
                     freezer: absent(),

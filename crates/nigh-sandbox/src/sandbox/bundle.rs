@@ -33,7 +33,7 @@ const OWN: [&str; 3] = ["tmp", "dev", "proc"];
 pub(super) struct Bundles {
     /// The folder of this Nigh.
     instance: PathBuf,
-    /// The folder of this incarnation of it.
+    /// The folder of this incarnation of Nigh, inside `instance`.
     life: PathBuf,
     runtime: PathBuf,
     shown: Vec<PathBuf>,

@@ -58,7 +58,9 @@ impl OutboundNetwork {
     pub(super) async fn open(settings: &OutboundSettings, level: IsolationLevel) -> Result<Self, String> {
         match level {
             IsolationLevel::UserAndNamespaces { .. } | IsolationLevel::Container { .. } => {}
-            IsolationLevel::Namespaces => return Err("Nigh must run as root for it".to_owned()),
+            IsolationLevel::Namespaces => {
+                return Err("only a Nigh that runs as root can give sandboxes a network; start Nigh as root".to_owned());
+            }
             IsolationLevel::User { .. } | IsolationLevel::None => {
                 return Err("functions share the host's network here".to_owned());
             }

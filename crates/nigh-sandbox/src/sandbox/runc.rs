@@ -34,7 +34,9 @@ pub(super) async fn open(settings: &EngineSettings, init: PathBuf) -> Result<Loc
     let folder = settings.runtime_folder.join(format!("nigh-{}", settings.instance));
     let half = settings.uids.len() as u32 / 2;
     if half == 0 {
-        return Err("each sandbox needs two users, and the range of users has fewer".to_owned());
+        return Err(
+            "each sandbox needs two users, and the range from functions.uid_base has fewer; lower it".to_owned()
+        );
     }
     let (first, end) = (settings.uids.start, settings.uids.end);
     let mut refused = Vec::new();

@@ -95,7 +95,7 @@ impl SandboxFactory {
         let PrewarmedSandbox { blank, said: _, pids_max } = stem;
         let BlankSandbox { processes, held, inside } = *blank;
         if pids_max != spec.pids_max {
-            return Err(StepFailure::at("take a pre-warmed sandbox", "it was made for another number of processes"));
+            return Err(StepFailure::at("take a pre-warmed sandbox", "it was made with another limit of processes"));
         }
         held.bound(spec.grant, spec.pids_max)?;
         let inside = inside.ok_or_else(|| StepFailure::at("take a pre-warmed sandbox", "its files are not known"))?;

@@ -234,7 +234,7 @@ impl Watcher {
                     self.control.end();
                 }
                 () = lost(&mut self.network), if !stopping => {
-                    tracing::warn!("a sandbox has lost its way out to the network and ends");
+                    tracing::warn!("a sandbox has lost its outbound network and is ended");
                     stopping = true;
                     self.control.end();
                 }

@@ -92,7 +92,7 @@ pub struct FinishedRun<'a> {
     pub namespace: &'a Namespace,
     /// The invocation's function.
     pub function: &'a FunctionName,
-    /// The names in its input.
+    /// The names in the input of the invocation: words and keys of objects.
     pub names: &'a Names,
     /// The objects that its input names.
     pub named: &'a [NamePrint],

@@ -4,7 +4,6 @@
 //! An input can name an object in three forms: a JSON object with a member for the bucket and one for the key, S3's
 //! event notification (its `s3` member), and a text `s3://bucket/key`; `payload_walk` finds them. Which of the named
 //! objects are inputs is not guessed from names: `input_paths` learns it from what invocations read. Pure.
-//! `input_paths` learns it from what invocations read. Pure.
 
 use std::collections::BTreeSet;
 

@@ -114,7 +114,7 @@ pub trait SandboxMemory: Send + Sync {
     /// # Errors
     /// If the kernel has no such means, or refuses.
     fn reclaim(&self) -> Result<(), SandboxMemoryError> {
-        Err(SandboxMemoryError::NotControlled("nothing can be reclaimed"))
+        Err(SandboxMemoryError::NotControlled("the kernel cannot reclaim memory of this sandbox"))
     }
     /// Calls `notice` when the sandbox reaches its limit. A later call replaces the notice of an earlier one.
     ///

@@ -275,7 +275,9 @@ impl FeatureRecorderState {
         let mut row = match self.look_at(&bytes, wanted, ended).await {
             Ok(row) => row,
             // The object was deleted or overwritten meanwhile.
-            Err(error) => return tracing::debug!(object = %wanted.object, %error, "an object was not looked at"),
+            Err(error) => {
+                return tracing::debug!(object = %wanted.object, %error, "the features of an object are not recorded");
+            }
         };
         // A row has room for all features of a header and the size.
         let _full = row.set_number(INPUT_SIZE, bytes.meta.size as f64);

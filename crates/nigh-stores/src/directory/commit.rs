@@ -124,7 +124,11 @@ impl StagingFolder {
     /// tail.
     fn stage_files(&self, files: &[PathBuf], lengths: &[u64], tail: &[u8]) -> io::Result<StagedFile> {
         if files.len() != lengths.len() {
-            return Err(io::Error::other(format!("{} spooled files for {} parts", files.len(), lengths.len())));
+            return Err(io::Error::other(format!(
+                "{} files hold the body, but it has {} parts; this is a fault of Nigh",
+                files.len(),
+                lengths.len()
+            )));
         }
         let here = fs::metadata(&self.folder)?.dev();
         let mut rest = files.iter().zip(lengths.iter().copied()).peekable();

@@ -30,11 +30,11 @@ pub enum CopyError {
     Directory(#[from] super::DirectoryError),
     #[error("the copy of an object of bucket {bucket} is damaged: it {reason}")]
     Object { bucket: BucketName, reason: FormatError },
-    #[error("the copy has the object {key} of bucket {bucket} twice")]
+    #[error("the copy has the object {key} of bucket {bucket} twice; restore another copy")]
     Twice { bucket: BucketName, key: ObjectKey },
     #[error("the description of bucket {bucket} cannot be read: {reason}")]
     Bucket { bucket: BucketName, reason: String },
-    #[error("the copy has objects of bucket {0} before the bucket's description")]
+    #[error("the copy has objects of bucket {0} before the bucket's description; restore another copy")]
     NoBucket(BucketName),
 }
 

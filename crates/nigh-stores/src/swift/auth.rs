@@ -136,7 +136,7 @@ fn used_for(life: Duration) -> Duration {
 }
 
 fn account_url(url: &str) -> Result<String, GrantError> {
-    super::check_endpoint(url, true).map_err(|_| GrantError::Missing("legible address of the account"))
+    super::check_endpoint(url, true).map_err(|_| GrantError::Missing("valid URL of the account"))
 }
 
 /// Parses TempAuth's answer, which is in the headers.

@@ -171,7 +171,6 @@ impl SwiftStore {
     /// # Errors
     /// `Newer` if Nigh has written a newer version, `Outside` if an outsider has written or deleted since, `Raced` if
     /// an outsider is doing so. None of these overwrites anything.
-    /// of them overwrites anything.
     #[boxed]
     pub async fn push_shadow(
         &self,
@@ -246,7 +245,7 @@ impl SwiftStore {
     /// Rejects an object that must be written through.
     pub(super) fn check_fit(&self, object: &ObjectId, meta: &ObjectMeta) -> Result<(), ShadowError> {
         if !is_md5(&meta.etag) {
-            return Err(ShadowError::Unfit("its entity tag is not its MD5, and Swift would show another"));
+            return Err(ShadowError::Unfit("its ETag is not its MD5, and Swift would show the MD5"));
         }
         // The version is not known yet, so this assumes the longest.
         let version = Version { epoch: Epoch(u64::MAX), sequence: Sequence(u64::MAX) };

@@ -252,7 +252,8 @@ impl ExecutionDriver {
         });
     }
 
-    /// Stores `changes`, after all earlier ones.
+    /// Queues `changes` for the history, behind all earlier ones. Waits if too many are not on the disk yet. None if
+    /// this process no longer drives the execution.
     async fn write(&mut self, changes: Vec<HistoryChange>) -> Option<()> {
         if changes.is_empty() {
             return Some(());

@@ -31,7 +31,7 @@ const OUTCOME: u64 = u64::MAX;
 
 /// Why a stored execution cannot be read.
 #[derive(Debug, Error)]
-#[error("execution {id}: {why}; it was written by another version of nigh, or damaged")]
+#[error("execution {id}: {why}; start the nigh that wrote it, or restore a backup")]
 pub struct ExecutionRowError {
     id: InvocationId,
     why: String,

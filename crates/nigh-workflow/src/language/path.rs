@@ -234,7 +234,7 @@ fn number(text: &str) -> Result<(Option<i64>, &str), &'static str> {
     if end == 0 {
         return Ok((None, text));
     }
-    let number = text[..end].parse().map_err(|_| "an index is no number")?;
+    let number = text[..end].parse().map_err(|_| "an index in brackets must be a whole number")?;
     Ok((Some(number), &text[end..]))
 }
 
@@ -246,12 +246,12 @@ pub(crate) fn quoted(text: &str) -> Result<(String, &str), &'static str> {
     let mut out = String::new();
     while let Some((place, letter)) = letters.next() {
         match letter {
-            '\\' => out.push(letters.next().ok_or("a text ends in a backslash")?.1),
+            '\\' => out.push(letters.next().ok_or("a quoted text ends in a backslash; write \\\\ for a backslash")?.1),
             letter if letter == quote => return Ok((out, &text[place + quote.len_utf8()..])),
             letter => out.push(letter),
         }
     }
-    Err("a text is not closed")
+    Err("a quoted text has no closing quote")
 }
 
 /// Parses a number, a quoted text, `true`, `false` or `null`. Returns the text after it.

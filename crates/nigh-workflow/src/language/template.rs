@@ -160,12 +160,12 @@ fn quoted(text: &str) -> Result<(String, &str), &'static str> {
             '\\' => match letters.next() {
                 Some((_, '\'')) => raw.push('\''),
                 Some((_, next)) => raw.extend(['\\', next]),
-                None => return Err("a text ends in a backslash"),
+                None => return Err("a quoted text ends in a backslash; write \\\\ for a backslash"),
             },
             letter => raw.push(letter),
         }
     }
-    Err("a text is not closed")
+    Err("a quoted text has no closing quote")
 }
 
 fn unescaped(raw: &str) -> String {

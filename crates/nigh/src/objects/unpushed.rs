@@ -52,7 +52,9 @@ pub(super) async fn run(args: UnpushedArgs, globals: &Globals) -> Result<(), Cli
         let key = ObjectKey::new(&address.rest).map_err(|error| usage(format!("name the object: {error}")))?;
         // The list is sorted: the key itself comes before longer keys.
         let row = rows.first().filter(|row| row.name.key == key);
-        let row = row.ok_or_else(|| usage(format!("{key} has no unpushed write: the store has it")))?;
+        let row = row.ok_or_else(|| {
+            usage(format!("{key} has no unpushed write; without --drop, the unpushed writes are listed"))
+        })?;
         admin.give(&unpushed::drop_path(&namespace), &row.name).await?;
         return super::done(globals.json, "dropped", &format!("nigh://{}/{key}", address.bucket));
     }

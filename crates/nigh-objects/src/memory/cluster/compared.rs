@@ -4,7 +4,6 @@
 //! The machines of `nigh_protocol` do not change. The shell leaves out the parts of the contract that a protocol lacks:
 //! what a reader does with its copy, whether homes remember readers, whether a write waits, and whether tokens are
 //! carried. All nodes of a cluster must have the same protocol.
-//! anybody carries tokens. All nodes of a cluster must have the same.
 
 use std::fmt;
 use std::sync::Arc;
@@ -44,11 +43,11 @@ pub enum CoherenceProtocol {
 /// What a reader does with its node's copy of an object whose home is elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::memory) enum CopyUse {
-    /// The copy is shown.
+    /// The reader gets the copy.
     Shown,
-    /// The copy is shown if the home says that it is the newest.
+    /// The reader gets the copy if the home confirms that the copy is the newest.
     Checked,
-    /// No copy is used.
+    /// The reader ignores the copy and fetches the object from its home.
     Unused,
 }
 

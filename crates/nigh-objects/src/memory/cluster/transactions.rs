@@ -132,7 +132,9 @@ impl ObjectMemoryState {
         let is_of = |object: &nigh_data::ObjectId| self.coherence.shards.of(object) == shard;
         let announced = call.body.len();
         if !part.objects().iter().all(is_of) || part.bytes() != announced {
-            return Err(WireError::InvalidRequest("a part of a transaction that is none of the shard's".to_owned()));
+            return Err(WireError::InvalidRequest(
+                "a transaction's part names another shard, or has a wrong length".to_owned(),
+            ));
         }
         let mut all = Vec::with_capacity(announced as usize);
         while let Some(piece) = call.body.next().await.map_err(|error| WireError::Busy(error.to_string()))? {

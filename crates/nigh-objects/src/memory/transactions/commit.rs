@@ -410,8 +410,9 @@ impl ObjectMemoryState {
                                 CoordinatorInput::Committed
                             }
                             HomeReply::Answered(None) => {
-                                why =
-                                    ObjectError::SlowDown("the transaction took too long, or its ledger takes nothing");
+                                why = ObjectError::SlowDown(
+                                    "the transaction took too long, or its ledger takes no record",
+                                );
                                 CoordinatorInput::Refused
                             }
                             HomeReply::Refused(error) | HomeReply::Lost(error) => {

@@ -38,7 +38,7 @@ pub(crate) fn begin(container: &Container, control: &UnixStream, keeper: &OwnedF
     }
     let text = fs::read_to_string(&process_file).step("find the init")?;
     let number = text.trim().parse().ok().and_then(Pid::from_raw);
-    number.ok_or_else(|| format!("{} says {text:?}", process_file.display())).step("find the init")
+    number.ok_or_else(|| format!("{} has no process id, but {text:?}", process_file.display())).step("find the init")
 }
 
 /// Removes everything that the runtime made, whether the container started or not. The next sweep removes the rest.

@@ -1,4 +1,4 @@
-//! The walls around what reads tenants' bytes: limits, no privilege, and a filter of system calls that leaves reading
+//! The isolation of what reads tenants' bytes: limits, no privilege, and a filter of system calls that leaves reading
 //! from standard input, writing to standard output, and memory. Follows seccomp(2), setrlimit(2) and credentials(7).
 //!
 //! The process has one thread throughout.
@@ -47,9 +47,9 @@ fn step<T, E: Display>(what: &str, done: Result<T, E>) -> Result<T, String> {
     done.map_err(|error| format!("{what}: {error}"))
 }
 
-/// Raises them, for good; as root it becomes `user` first.
+/// Isolates this process for good. A process of root becomes `user` first.
 pub(crate) fn raise(user: Option<u32>) -> Result<(), String> {
-    // SAFETY: whatever stands behind the three descriptors that every process has, nothing here has opened or owns it.
+    // SAFETY: nothing in this process has opened or owns a descriptor above the three standard ones.
     if unsafe { libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, 0_u32) } != 0 {
         return Err(format!("could not close inherited file descriptors: {}", std::io::Error::last_os_error()));
     }
