@@ -5,8 +5,11 @@ use std::process::Command;
 
 #[path = "support/programs.rs"]
 mod programs;
+#[path = "../../../tests/skipped.rs"]
+mod skipped;
 
 use self::programs::build_programs;
+use self::skipped::skip;
 
 /// Per kernel and machine; with the boots and the named cases well under two minutes.
 const SEQUENCES: &str = "12";
@@ -21,7 +24,7 @@ fn the_emulator_answers_as_real_kernels_do() {
     let said = String::from_utf8_lossy(&output.stdout);
     let complaint = String::from_utf8_lossy(&output.stderr);
     if complaint.contains("is missing on this machine; run scripts/install-vm") {
-        return println!("SKIPPED: {test}: {}", complaint.trim());
+        return skip(test, complaint.trim());
     }
     let report: serde_json::Value = serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {complaint}"));
     let kernels = report["kernels"].as_array().unwrap();
