@@ -339,6 +339,7 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     use super::*;
+    use crate::skipped::skip;
 
     fn segment_of(account: &Arc<Account>, bytes: &[u8]) -> Segment {
         let mut filling = SegmentWriter::new(account, bytes.len() as u64).unwrap();
@@ -382,7 +383,7 @@ mod tests {
         for file in [sealed.hand_out().unwrap().unwrap(), lent.hand_out().unwrap()] {
             if !rustix::fs::fcntl_get_seals(&file).unwrap().contains(SealFlags::EXEC) {
                 let test = "a_segment_is_executed_by_nobody_and_cannot_be_made_executable";
-                return println!("SKIPPED: {test}: this kernel cannot bar it; Linux 6.3 and newer can");
+                return skip(test, "this kernel cannot bar it; Linux 6.3 and newer can");
             }
             assert_eq!(File::from(file.try_clone().unwrap()).metadata().unwrap().mode() & 0o111, 0);
             for mode in [0o755, 0o100] {

@@ -11,6 +11,8 @@ mod openwhisk;
 mod openwhisk_conductors;
 #[path = "lambda_door_support/openwhisk_limits.rs"]
 mod openwhisk_limits;
+#[path = "../../../tests/skipped.rs"]
+mod skipped;
 
 use std::path::Path;
 use std::process::Output;
@@ -22,6 +24,8 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::process::Command;
+
+use self::skipped::skip;
 
 const FUNCTIONS: &str = "/2015-03-31/functions";
 
@@ -60,7 +64,7 @@ fn assert_all_held(output: &Output) {
 async fn boto3_manages_and_invokes_functions_unmodified() {
     let python = program("python3");
     if !can_run(&python, &["-c", "import boto3"]).await {
-        println!("SKIPPED: boto3_manages_and_invokes_functions_unmodified: {python} has no boto3");
+        skip("boto3_manages_and_invokes_functions_unmodified", format_args!("{python} has no boto3"));
         return;
     }
     let door = Door::open().await;
@@ -71,7 +75,7 @@ async fn boto3_manages_and_invokes_functions_unmodified() {
 async fn aws_cli_manages_and_invokes_functions_unmodified() {
     let aws = program("aws");
     if !can_run(&aws, &["--version"]).await {
-        println!("SKIPPED: aws_cli_manages_and_invokes_functions_unmodified: there is no aws-cli");
+        skip("aws_cli_manages_and_invokes_functions_unmodified", "there is no aws-cli");
         return;
     }
     let door = Door::open().await;

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::feature::FeatureValue;
+use crate::skipped::skip;
 
 /// The first bytes that are given to a look.
 const HEAD: u64 = 16 * 1024;
@@ -346,7 +347,7 @@ fn the_inputs_of_the_sample_functions_are_read_as_their_manifest_has_them() {
     let inputs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.deps/inputs");
     let Ok(manifest) = std::fs::read(inputs.join("MANIFEST.json")) else {
         let test = "the_inputs_of_the_sample_functions_are_read_as_their_manifest_has_them";
-        return println!("SKIPPED: {test}: {} has no inputs; `make deps` brings them", inputs.display());
+        return skip(test, format_args!("{} has no inputs; `make deps` brings them", inputs.display()));
     };
     let manifest: Value = serde_json::from_slice(&manifest).unwrap();
     let mut compared = 0;

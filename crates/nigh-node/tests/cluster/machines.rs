@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use nigh_node::local_cluster::{NatsServers, Network, Place, find_nats_server};
 
+use crate::skipped::skip;
 use crate::support::until;
 
 /// Whether a server at `address` answers on a machine.
@@ -20,13 +21,13 @@ fn reaches(namespace: &str, url: &str) -> bool {
 async fn machines_reach_each_other_until_they_are_cut_off_or_separated() {
     let test = "machines_reach_each_other_until_they_are_cut_off_or_separated";
     let (true, Some(program)) = (rustix::process::geteuid().is_root(), find_nats_server()) else {
-        println!("SKIPPED: {test}: it needs root, and nats-server (`make peers`)");
+        skip(test, "it needs root, and nats-server (`make peers`)");
         return;
     };
     let network = match Network::make(3) {
         Ok(network) => network,
         Err(error) => {
-            println!("SKIPPED: {test}: no network namespaces can be made here: {error}");
+            skip(test, format_args!("no network namespaces can be made here: {error}"));
             return;
         }
     };

@@ -12,6 +12,7 @@ use tokio::runtime::Runtime;
 
 use crate::platform::{NIGH, PATIENCE, command, python, wait_for};
 use crate::programs::build_programs;
+use crate::skipped::skip;
 
 /// Leaves a mark in a bucket each time it begins.
 const STEPS: &str = r#"
@@ -43,7 +44,7 @@ impl Nodes {
     fn start(test: &str, nodes: u8) -> Option<Self> {
         let python = python(test)?;
         let Some(nats_server) = find_nats_server() else {
-            println!("SKIPPED: {test}: nats-server is not installed; `make peers` installs it");
+            skip(test, "nats-server is not installed; `make peers` installs it");
             return None;
         };
         build_programs();

@@ -12,6 +12,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::programs::build_programs;
+use crate::skipped::skip;
 
 /// How long anything may take here; the machine is shared.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -48,7 +49,7 @@ pub(crate) fn python(test: &str) -> Option<PathBuf> {
         .status()
         .is_ok_and(|status| status.success());
     if !has_all {
-        println!("SKIPPED: {test}: {} has no awslambdaric and boto3; `make deps` installs them", python.display());
+        skip(test, format_args!("{} has no awslambdaric and boto3; `make deps` installs them", python.display()));
     }
     has_all.then_some(python)
 }
