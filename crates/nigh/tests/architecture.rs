@@ -2,11 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test ends by panicking")]
 
-#[path = "architecture/semantics.rs"]
-mod semantics;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+
+#[path = "architecture/semantics.rs"]
+mod semantics;
 
 /// Each room's floor (ARCHITECTURE.md).
 const FLOORS: [(&str, u8); 27] = [
