@@ -9,16 +9,13 @@
 //! meanwhile nothing is cached or reserved. Bytes of evicted copies that readers still hold are `lingering` and count
 //! against the budget too. So does `slack`: what copies take together beyond their own costs, and free when they go.
 
-use std::hash::{BuildHasher, RandomState};
+mod index;
 
-use hashbrown::HashTable;
-use nigh_data::Cost;
-use nigh_data::NamePrint;
-use nigh_data::ObjectId;
-use nigh_data::fetch_us;
+use nigh_data::{Cost, ObjectId, fetch_us};
 use nigh_protocol::{Copy, CopyStore};
-use nigh_terms::{BucketName, Namespace, ObjectKey, ShardId, Version};
+use nigh_terms::{ShardId, Version};
 
+use self::index::{CacheEntry, Index, PackedName};
 use crate::eviction::{DEFAULT_DOUBTFUL, DefaultPolicy, Facts, Order, Origin, Slot, Slots};
 use crate::holdings::{ChangeLog, CursorState, HoldingChange, HoldingsCursor, HoldingsPage};
 use crate::kept::CachedCopy;
@@ -40,72 +37,6 @@ pub(crate) struct CostedCopy {
     pub(crate) cost: Cost,
     /// How the copy came here.
     pub(crate) origin: Origin,
-}
-
-#[derive(Debug)]
-struct CacheEntry<V> {
-    name: PackedName,
-    value: V,
-    cost: Cost,
-}
-
-/// An object's full name in one piece of memory: neither of the first two parts has a zero byte.
-#[derive(Debug)]
-pub(crate) struct PackedName(Box<str>);
-
-impl PackedName {
-    fn new(object: &ObjectId) -> Self {
-        Self([object.namespace.as_str(), object.bucket.as_str(), object.key.as_str()].join("\0").into())
-    }
-
-    fn parts(&self) -> [&str; 3] {
-        let mut parts = self.0.splitn(3, '\0');
-        std::array::from_fn(|_| parts.next().unwrap_or_default())
-    }
-
-    fn print(&self) -> NamePrint {
-        NamePrint::of_text([&*self.0])
-    }
-
-    pub(crate) fn object(&self) -> Option<ObjectId> {
-        let [namespace, bucket, key] = self.parts();
-        let names = (Namespace::new(namespace), BucketName::new(bucket), ObjectKey::new(key));
-        let (Ok(namespace), Ok(bucket), Ok(key)) = names else { return None };
-        Some(ObjectId { namespace, bucket, key })
-    }
-}
-
-fn parts(object: &ObjectId) -> [&str; 3] {
-    [object.namespace.as_str(), object.bucket.as_str(), object.key.as_str()]
-}
-
-/// Finds a copy's slot by the object's name, which is stored in the copy.
-#[derive(Debug, Default)]
-struct Index {
-    slots: HashTable<Slot>,
-    hasher: RandomState,
-}
-
-impl Index {
-    fn find<V>(&self, object: &ObjectId, slots: &Slots<CacheEntry<V>>) -> Option<Slot> {
-        let name = parts(object);
-        let is_it = |slot: &Slot| slots.get(*slot).is_some_and(|kept| kept.name.parts() == name);
-        self.slots.find(self.hasher.hash_one(name), is_it).copied()
-    }
-
-    /// Adds `slot`. Returns the hash of its name.
-    fn insert<V>(&mut self, slot: Slot, slots: &Slots<CacheEntry<V>>) -> u64 {
-        let hash = |slot: &Slot| slots.get(*slot).map_or(0, |kept| self.hasher.hash_one(kept.name.parts()));
-        let name = hash(&slot);
-        self.slots.insert_unique(name, slot, hash);
-        name
-    }
-
-    fn remove(&mut self, slot: Slot, name: &PackedName) {
-        if let Ok(found) = self.slots.find_entry(self.hasher.hash_one(name.parts()), |found| *found == slot) {
-            found.remove();
-        }
-    }
 }
 
 /// The cached copies `V`, with their costs.
@@ -170,7 +101,7 @@ impl<V: Clone> Shelf<V> {
 
     /// The number of copies.
     pub(crate) fn copies(&self) -> usize {
-        self.index.slots.len()
+        self.index.len()
     }
 
     /// The copy of `object`, without counting as a use.
@@ -319,7 +250,7 @@ impl<V: Clone> Shelf<V> {
                 held += cost.bytes;
                 // A held copy moves as if it was read now, because somebody reads it.
                 let origin = if self.order.is_ephemeral(slot) { Origin::Ephemeral } else { Origin::Read };
-                let name = self.index.hasher.hash_one(kept.name.parts());
+                let name = self.index.hash(&kept.name);
                 self.order.remove(slot);
                 aside.push((slot, facts(cost, name, origin)));
                 wanted
@@ -370,7 +301,7 @@ impl CopyStore<ObjectId, CostedCopy> for Shelf<CachedCopy> {
     }
 
     fn objects_of(&self, shard: ShardId) -> Vec<ObjectId> {
-        let names = self.index.slots.iter().filter_map(|slot| self.slots.get(*slot)?.name.object());
+        let names = self.index.slots().filter_map(|slot| self.slots.get(slot)?.name.object());
         let mut objects: Vec<ObjectId> = names.filter(|object| self.shards.of(object) == shard).collect();
         objects.sort_unstable();
         objects

@@ -1,3 +1,5 @@
+use nigh_data::NamePrint;
+use nigh_terms::{BucketName, Namespace, ObjectKey};
 use proptest::prelude::*;
 
 use super::*;
