@@ -30,8 +30,8 @@ fn node(answer: &Value) -> &str {
     answer["node"].as_str().unwrap()
 }
 
-/// Invokes functions that never ran before, until `holds` of the answer of one. Gives its name. What decides where they go
-/// is in the nodes' reports, which come behind what they report.
+/// Invokes functions that never ran before, until `holds` is true of an answer. Gives the name of that function. The
+/// dispatcher places by the nodes' reports, which come some time after what they report.
 async fn until_one(
     processes: &Processes,
     named: &str,
@@ -89,8 +89,8 @@ async fn the_second_function_of_a_chain_runs_where_the_first_wrote() {
     let Some(processes) = Processes::start(test).await else { return };
     let wrote = processes.invoke("c1", "first", json!({"do": "put", "key": "small", "value": "v"})).await;
     let first = node(&wrote).to_owned();
-    // Until the others cover what was written, whatever reads it goes there; then one goes elsewhere whose own order of nodes
-    // begins with another.
+    // Until the others cover what was written, whatever reads it goes there. Then a function goes elsewhere, whose own
+    // order of nodes begins with another.
     let get = json!({"do": "get", "key": "small"});
     let second = until_one(&processes, "second", &get, |read| node(read) != first).await;
     let mut number = 0;
