@@ -158,6 +158,7 @@ async fn what_is_stored_is_looked_at_and_known_until_it_changes_or_goes() {
     assert!(place.number("one", "a.png", "input_size").is_some());
     place.until("a look", |place| place.number("one", "a.png", "in_width") == Some(640.0)).await;
     assert_eq!(place.number("one", "a.png", "input_size"), Some(png(0, 0).len() as f64));
+    place.until("it is stored", |place| place.recorder.status().unstored == 0).await;
     assert_eq!(place.of("two", "a.png"), None, "another namespace knows nothing of it");
     place.put("two", "a.png", png(10, 10)).await;
     place.put("one", "a.png", png(800, 600)).await;

@@ -176,6 +176,26 @@ fn the_documents_stay_short() {
     assert!(architecture <= 1_300, "ARCHITECTURE.md has {architecture} words");
 }
 
+/// The most lines of a file with product code (CONTRIBUTING.md).
+const LINES_MAX: usize = 400;
+
+#[test]
+fn no_product_file_is_longer_than_400_lines() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let (mut seen, mut long) = (0, Vec::new());
+    each_source(crates, &mut |path, text| {
+        let path = path.strip_prefix(crates).unwrap();
+        let is_product = path.iter().all(|part| part != "tests" && part != "tests.rs");
+        let lines = text.lines().count();
+        seen += usize::from(is_product);
+        if is_product && lines > LINES_MAX {
+            long.push(format!("{}: {lines} lines", path.display()));
+        }
+    });
+    assert!(seen > 500, "{seen} product files were read");
+    assert!(long.is_empty(), "cut these along a concept, or move their unit tests to FILE/tests.rs: {long:#?}");
+}
+
 /// The first names of the paths that begin with `crate::` in `text`: of a group, each one's.
 fn names_below_crate(text: &str) -> BTreeSet<String> {
     let mut names = BTreeSet::new();

@@ -108,6 +108,7 @@ fn applications_of_several_stages_leave_nothing_between_them_in_the_store() {
         (saved_most, 0.0),
         "{report:#}"
     );
+    assert!(saved_most > 0.3, "{report:#}");
     assert_eq!(std::fs::read_to_string(&page).unwrap().matches("<svg").count(), 4);
     assert!(!page.with_extension("state").exists(), "nothing is left to go on with");
 }
@@ -130,7 +131,9 @@ fn the_mixed_load_is_played_alike_by_all_sides_and_none_of_it_fails() {
     let report = json(&output);
     assert!(output.status.success(), "{complaint}");
     assert_eq!((&report["failed"], &report["oom_kills"]), (&Value::from(0), &Value::from(0)), "{report:#}");
-    assert!(report["hit_ratio"].as_f64().unwrap() > 0.3, "{report:#}");
+    // Three tenants with two inputs each: of an input the first read misses, and one more where it comes meanwhile.
+    let misses = (1.0 - report["hit_ratio"].as_f64().unwrap()) * report["invocations"].as_f64().unwrap();
+    assert!(misses < 12.5 && report["hit_ratio"].as_f64() > Some(0.3), "{misses} misses: {report:#}");
     assert!(report["cache_bytes"].as_array().unwrap().len() > 4, "{report:#}");
     assert!(report["idle_gb_s"].as_f64().unwrap() > 0.0, "{report:#}");
     let rows = report["rows"].as_array().unwrap();

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use nigh_functions::event_config::Destination;
 use nigh_terms::Timestamp;
 use rand::{Rng as _, SeedableRng as _};
 
