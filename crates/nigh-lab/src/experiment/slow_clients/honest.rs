@@ -21,6 +21,8 @@ pub(super) const CONNECTIONS: u32 = 4;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The first call is due so long after all clients are connected.
 const READY: Duration = Duration::from_millis(20);
+/// The calls of another kind are due so much later, so that none meets one of the other.
+const APART: Duration = Duration::from_micros(2500);
 /// What a GET asks for.
 pub(super) const READ_BYTES: usize = 1 << 10;
 /// What a PUT stores.
@@ -96,7 +98,7 @@ pub(super) struct HonestOutcome {
 }
 
 impl HonestOutcome {
-    const fn new(call: HonestCall) -> Self {
+    fn new(call: HonestCall) -> Self {
         let (latencies_us, first_us) = (Vec::new(), Vec::new());
         Self { call, latencies_us, first_us, failed: 0, first_failure: None, sent_again: 0 }
     }
@@ -118,10 +120,10 @@ impl HonestOutcome {
 /// Calls for `length`: each request by clients of its own.
 pub(super) fn play(requests: &[HonestRequest], length: Duration) -> Result<Vec<HonestOutcome>, LabError> {
     let mut clients = Vec::new();
-    for request in requests {
+    for (later, request) in (0_u32..).map(|at| APART * at).zip(requests) {
         for number in 0..CONNECTIONS {
-            let mut client =
-                HonestClient { request, number, connection: None, outcome: HonestOutcome::new(request.call) };
+            let outcome = HonestOutcome::new(request.call);
+            let mut client = HonestClient { request, number, later, connection: None, outcome };
             client.enter();
             clients.push(client);
         }
@@ -143,6 +145,8 @@ struct HonestClient<'a> {
     request: &'a HonestRequest,
     /// Of the clients of this call.
     number: u32,
+    /// How much later than those of the first kind its calls are due.
+    later: Duration,
     connection: Option<Connection>,
     outcome: HonestOutcome,
 }
@@ -165,7 +169,7 @@ impl HonestClient<'_> {
             if after >= length {
                 break;
             }
-            let due = begin + after;
+            let due = begin + self.later + after;
             std::thread::sleep(due.saturating_duration_since(Instant::now()));
             match self.call() {
                 Ok(()) => self.outcome.latencies_us.push(microseconds(due.elapsed())),

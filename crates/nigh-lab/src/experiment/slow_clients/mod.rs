@@ -58,8 +58,8 @@ const SLOW: Columns = Columns(
 );
 const CONDITIONS: [&str; 4] = [
     "calls are due at a fixed rate and wait for nobody, over connections that are kept; latency counts from when a call was due",
-    "the slow clients are one thread of the least priority: it wakes 100 times a second and makes two system calls a second for \
-     each client; a slow body above the least rate takes one more; `slow_processors` is what it used",
+    "the slow clients are one thread of the least priority: it wakes 100 times a second at most and makes two \
+     system calls a second for each client; `slow_processors` is what it used",
     "a slow client that was ended or refused comes again after 5 s; its end is noticed up to two seconds late",
     "a ratio is of the pooled calls of all rounds; its interval (95 %) draws whole rounds, and with fewer than 4 it is not judged",
 ];

@@ -49,6 +49,8 @@ pub(super) struct SlowRow {
     refused: usize,
     ended: usize,
     completed: usize,
+    /// Attempts to connect that this machine refused.
+    unopened: usize,
     /// Rounds whose window began before all clients were slow.
     begun_late: usize,
     /// Clients that came once and were watched for a minute: ended by the node, completed, and left.
@@ -142,6 +144,7 @@ fn slow_row(door: Door, kind: SlowKind, pairs: &[&PairOutcome], once: Option<&Wa
         refused: ends.refused,
         ended: ends.ended_after_ms.len(),
         completed: ends.completed,
+        unopened: ends.unopened,
         begun_late: pairs.iter().filter(|pair| !pair.all_begun).count(),
         watched: once.map_or(0, |once| once.clients),
         watched_ended: watched.ended_after_ms.len(),

@@ -36,8 +36,8 @@ const UPLOAD_BYTES: usize = 128 << 10;
 /// others.
 const LARGE_OBJECT_BYTES: usize = 4 << 20;
 const LARGE_ANSWER_BYTES: usize = 256 << 10;
-/// A thousand clients connect within a second; those who have a function run each, within ten, so that they are slow and no
-/// flood of invocations.
+/// Of a thousand clients, all connect within about a second; if each has a function run, a hundred a second do, so that they
+/// are slow clients and no flood of invocations.
 const OPENS_A_TICK: usize = 10;
 
 /// What requests of one tenant need.

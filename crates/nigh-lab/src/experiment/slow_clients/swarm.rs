@@ -1,6 +1,6 @@
 //! Many slow clients in one thread that costs little beside what is measured.
 //!
-//! The thread has the least priority and wakes a hundred times a second. Each client has its turn once a second, of two system
+//! The thread has the least priority and wakes a hundred times a second at most. Each client has its turn once a second, of two system
 //! calls: it reads what has come and sends what is due. So the end of a connection is noticed a second or two late.
 
 use std::collections::BTreeMap;
@@ -18,8 +18,10 @@ use crate::LabError;
 use crate::instrument::cpu_time;
 use crate::instrument::error::Tried;
 
-const TICKS_A_SECOND: usize = 100;
-const TICK: Duration = Duration::from_millis(10);
+/// From a turn of a client to its next one.
+const TURN_EVERY: Duration = Duration::from_secs(1);
+/// In that time the thread wakes so often at most, each time for as many clients.
+const TICKS_MAX: usize = 100;
 /// The least priority of a thread (setpriority(2)).
 const NICENESS: i32 = 19;
 /// A client whose connection has ended comes again so much later.
@@ -33,7 +35,7 @@ pub(super) struct SlowPlan {
     pub(super) server: SocketAddr,
     pub(super) request: SlowRequest,
     pub(super) clients: usize,
-    /// How many of them connect in one tick, a hundredth of a second, at most.
+    /// How many of them connect at most each time the thread wakes.
     pub(super) opens_a_tick: usize,
 }
 
@@ -218,10 +220,12 @@ fn live(plans: &[SlowPlan], progress: &Progress, comes_again: bool) -> SwarmOutc
     let all = plans.iter().enumerate().flat_map(|(at, plan)| std::iter::repeat_n(at, plan.clients));
     let mut clients: Vec<SlowClient> = all.map(client).collect();
     let mut ends = vec![SlowEnds::default(); plans.len()];
-    let (turns, mut next, mut due) = (clients.len().div_ceil(TICKS_A_SECOND), 0, began);
+    let turns = clients.len().div_ceil(TICKS_MAX).max(1);
+    let tick = TURN_EVERY.mul_f64(turns as f64 / clients.len().max(turns) as f64);
+    let (mut next, mut due) = (0, began);
     while !progress.stop.load(Ordering::Relaxed) {
         let mut opens_left: Vec<usize> = plans.iter().map(|plan| plan.opens_a_tick).collect();
-        for _ in 0..turns {
+        for _ in 0..turns.min(clients.len()) {
             let client = &mut clients[next];
             let (at, had_begun) = (client.plan, client.has_begun);
             client.turn(&plans[at], &mut ends[at], &mut opens_left[at], comes_again, Instant::now());
@@ -232,7 +236,7 @@ fn live(plans: &[SlowPlan], progress: &Progress, comes_again: bool) -> SwarmOutc
             let left = clients.iter().filter(|client| !matches!(client.state, ClientState::Gone)).count();
             progress.left.store(left, Ordering::Relaxed);
         }
-        due = (due + TICK).max(Instant::now());
+        due = (due + tick).max(Instant::now());
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
     }
     for client in &clients {
