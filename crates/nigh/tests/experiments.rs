@@ -394,3 +394,46 @@ fn who_reads_or_writes_beside_nigh_sees_what_was_acknowledged_and_loses_nothing(
         }
     }
 }
+
+#[test]
+fn slow_clients_at_every_door_fail_no_honest_call_and_are_ended() {
+    let test = "slow_clients_at_every_door_fail_no_honest_call_and_are_ended";
+    build_programs();
+    let output = experiment(&["slow-clients", "--clients", "64", "--seconds", "0.5", "--rounds", "1", "--json"]);
+    if let Some(reason) = not_installed(&output) {
+        return println!("SKIPPED: {test}: {reason}");
+    }
+    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+    let report = json(&output);
+    assert!(output.status.success(), "{complaint} {:#}", report["broken"]);
+    // How fast the machine is decides nothing here: latencies of one round are not judged.
+    assert_eq!((&report["failed"], &report["judged"]), (&Value::from(0), &Value::from(false)), "{report:#}");
+    let calls = report["calls"].as_array().unwrap();
+    assert_eq!(calls.len(), 5 * 6, "each call beside each kind: {report:#}");
+    for row in calls {
+        let of = |field: &str| row[field].as_f64().unwrap_or_else(|| panic!("{field} of {row:#}"));
+        assert!(of("calls") >= 50.0 && of("p99_ms") >= of("p50_ms") && of("p50_quiet_ms") > 0.0, "{row:#}");
+        assert!(of("first_ms") > 0.0 && row["p99_ratio"]["value"].as_f64().unwrap() > 0.0, "{row:#}");
+    }
+    let slow = report["slow"].as_array().unwrap();
+    assert_eq!(slow.len(), 4 * 6, "each door and kind: {report:#}");
+    for row in slow {
+        let of = |field: &str| row[field].as_u64().unwrap_or_else(|| panic!("{field} of {row:#}"));
+        assert!(of("opened") >= 64 && of("watched") >= 3, "{row:#}");
+        assert_eq!((of("left"), of("watched_refused")), (0, 0), "{row:#}");
+        let (kind, watched) = (row["kind"].as_str().unwrap(), of("watched"));
+        // Who keeps the least rate is served, everybody else is ended.
+        let ends = if kind == "body-above" { (0, watched) } else { (watched, 0) };
+        assert_eq!((of("watched_ended"), of("watched_completed")), ends, "{row:#}");
+        // Who waits for nothing is ended at once, others after the time that they have.
+        let least = match kind {
+            "head" | "silent" => 9.0,
+            "body-below" | "answer" => 29.0,
+            _ => 0.0,
+        };
+        assert!(kind == "body-above" || row["ended_after_p50_s"].as_f64().unwrap() >= least, "{row:#}");
+        let stays = ["head", "body-below", "body-above", "silent"].contains(&kind);
+        assert!(!stays || of("descriptors") >= of("descriptors_quiet") + 32, "{row:#}");
+        assert!(row["memory_mib"].as_f64().unwrap() > 1.0 && row["slow_processors"].as_f64().unwrap() < 0.5, "{row:#}");
+    }
+}
