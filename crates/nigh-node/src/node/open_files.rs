@@ -126,7 +126,7 @@ fn fit_on(settings: &mut Settings, limit: u64, processors: u64) -> Result<(FileS
 
 #[cfg(test)]
 mod tests {
-    use std::path::{Path, PathBuf};
+    use std::path::Path;
 
     use nigh_terms::ByteSize;
 
@@ -135,7 +135,7 @@ mod tests {
 
     fn settings() -> Settings {
         let memory = ByteSize::gib(8);
-        let machine = Machine { hostname: "here".to_owned(), memory, cpus: 2, python: PathBuf::from("python3") };
+        let machine = Machine { hostname: "here".to_owned(), memory, cpus: 2 };
         Settings::defaults(Path::new("/state"), &machine)
     }
 
