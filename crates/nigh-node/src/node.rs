@@ -59,6 +59,8 @@ use crate::store;
 use crate::telemetry::Telemetry;
 
 pub use self::error::NodeError;
+pub(crate) use self::open_files::few_files;
+pub(crate) use self::sandboxes::engine_settings;
 
 /// A running node. `stop` ends it. If it is dropped instead, like a killed one, the next start cleans up.
 pub struct Node {
