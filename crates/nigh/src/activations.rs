@@ -26,10 +26,9 @@ Example:
   nigh activations --function blur --errors --limit 5
 
 In a cluster any node lists the invocations of all members, and names those that do not answer.
-START is when it was requested, TOOK how long the handler ran, WHERE the kind of start, HITS the reads from memory.
-A narrow terminal shows fewer columns; --wide shows all. GB-S is what is billed, and of it
-what was used at the peak. E, T and L are the shares of the handler's time spent reading inputs, computing, and writing
-outputs.
+START is when it was requested, TOOK how long the handler ran, WHERE the kind of start, HITS the reads from
+memory, GB-S what is billed and the share of it that was used at the peak. E, T and L are the shares of the
+handler's time spent reading inputs, computing, and writing outputs. A narrow terminal shows fewer columns.
 `nigh explain ID` shows one of them in full.")]
 pub(crate) struct ActivationsArgs {
     /// Only this function

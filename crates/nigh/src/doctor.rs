@@ -24,8 +24,8 @@ Examples:
   nigh doctor                      before the first `nigh up`, or when something is slow or off
   nigh --json doctor | jq -r '.[] | select(.verdict != \"ok\") | .mend'
 
-Verdicts: ok; less (it works, at a cost); broken (a node or its functions cannot run). The exit code is 1 if something is
-broken. It starts a sandbox for a moment, as `nigh up` does, and changes nothing.")]
+Verdicts: ok; less (it works, at a cost); broken (a node or its functions cannot run). The exit code is 1
+if something is broken. A sandbox is started for a moment, as `nigh up` does; nothing is changed.")]
 pub(crate) struct DoctorArgs {
     /// Show only what is not in order
     #[arg(long)]

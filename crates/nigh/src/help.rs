@@ -3,6 +3,9 @@
 //!
 //! clap has no groups of subcommands, so their list is made here, from clap's names and descriptions.
 
+#[cfg(test)]
+mod snapshots;
+
 use std::ffi::OsString;
 use std::fmt::Write as _;
 

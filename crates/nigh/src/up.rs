@@ -35,9 +35,11 @@ Examples:
   nigh up --state /tmp/nigh --s3-listen 127.0.0.1:0 --lambda-listen 127.0.0.1:0
   nigh up --cache 2GiB --set functions.keep_alive='60 s'
 
-It finds a Python that has awslambdaric by itself: that of the virtual environment in use, of .venv in this folder, of
-~/.local/share/nigh/python, of PATH, of uv or of pyenv. Its key is in the file credentials of the state folder, and
-`nigh env` prints it for other tools. `nigh config show` lists all settings. Addresses are written to endpoints.json in the state folder.
+A Python that has awslambdaric is found: that of the virtual environment in use, of .venv in this folder, of
+~/.local/share/nigh/python, of PATH, of uv or of pyenv. The first start makes a key: it is in the file
+credentials of the state folder, and `nigh env` prints it for other tools. `nigh config show` lists all
+settings. Addresses are written to endpoints.json in the state folder.
+
 The first SIGINT, SIGTERM or SIGHUP (a lost session) drains the node; a second SIGINT or SIGTERM stops it at once.
 Under nohup the node ignores SIGHUP.")]
 pub(crate) struct UpArgs {
