@@ -9,7 +9,9 @@ use nigh_node::config::ConfigError;
 use nigh_terms::{Clock as _, SystemClock, Timestamp};
 use serde::Serialize;
 
-pub(crate) use self::table::{Table, visible_width, wrap};
+#[cfg(test)]
+pub(crate) use self::table::visible_width;
+pub(crate) use self::table::{Table, wrap};
 pub(crate) use self::times::{duration, span};
 use crate::error::CliError;
 use crate::printable;

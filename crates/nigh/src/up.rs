@@ -243,8 +243,9 @@ fn announcement(endpoints: &Endpoints, levels: &[Level], state: &str, flag: &str
         None => {}
     }
     if let Some(Level { detail, .. }) = level("isolation") {
-        // The engine's name and the kind of isolation; `nigh status -v` has the rest.
-        lines.push(format!("  isolation {}", detail.split("; ").next().unwrap_or_default()));
+        // The engine and the kind of isolation; `nigh status -v` has the rest.
+        let kind = detail.split("; ").next().unwrap_or_default();
+        lines.push(format!("  isolation {}", kind.split(" (").next().unwrap_or_default()));
     }
     let off: Vec<&str> =
         levels.iter().filter(|level| !level.on && level.name != "python").map(|level| level.name.as_str()).collect();
