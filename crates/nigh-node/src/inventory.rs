@@ -126,7 +126,6 @@ pub async fn take(settings: &Settings, is_running: bool) -> Inventory {
 async fn isolation(settings: &Settings) -> Result<IsolationFound, String> {
     let instance = format!("doctor{}", std::process::id());
     let engine_settings = EngineSettings { blanks: 0, ..engine_settings(settings, &instance) };
-    let folder = engine_settings.runtime_folder.join(format!("nigh-{instance}"));
     let opened = LocalEngine::open(engine_settings).await;
     let found = match &opened {
         Ok(engine) => {
@@ -149,10 +148,9 @@ async fn isolation(settings: &Settings) -> Result<IsolationFound, String> {
         Err(error) => Err(error.to_string()),
     };
     if let Ok(engine) = opened {
+        // It removes what it made: groups, and the folder of runc's trial.
         engine.close().await;
     }
-    // It is there only if runc was tried.
-    let _absent = std::fs::remove_dir_all(folder);
     found
 }
 

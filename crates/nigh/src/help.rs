@@ -118,7 +118,7 @@ fn groups(command: &Command, extent: Extent, width: usize) -> String {
 /// typed: commands below others have words of their own.
 pub(crate) fn add_tip(error: &mut clap::Error, command: Option<&str>) {
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return };
-    if command != Some(word) {
+    if command != Some(word.as_str()) {
         return;
     }
     let Some((_, tip)) = ELSEWHERE.iter().find(|(words, _)| words.contains(&word.as_str())) else { return };
