@@ -401,7 +401,7 @@ fn slow_clients_at_every_door_fail_no_honest_call_and_are_ended() {
     build_programs();
     let output = experiment(&["slow-clients", "--clients", "64", "--seconds", "0.5", "--rounds", "1", "--json"]);
     if let Some(reason) = not_installed(&output) {
-        return println!("SKIPPED: {test}: {reason}");
+        return skip(test, reason);
     }
     let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
     let report = json(&output);

@@ -67,28 +67,24 @@ impl Layers {
     /// Merges the layers and checks the settings.
     ///
     /// # Errors
-    /// The first setting that is unknown, invalid, or conflicts with others.
+    /// The first setting that is unknown, invalid, or conflicts with others; `faults` finds all.
     pub fn resolve(&self, machine: &Machine) -> Result<Configuration, ConfigError> {
-        let named_state = self.flag("state").or_else(|| self.variable("NIGH_STATE")).map(PathBuf::from);
-        let usual_state = match &named_state {
-            Some(state) => state.clone(),
-            None => self.usual_state().ok_or(ConfigError::NoState)?,
-        };
+        let usual_state = self.state_without_file()?;
         let file = self.find_file(&usual_state)?;
-        let upper = self.upper_layers(file.as_deref())?;
-        let state = match upper.find_value("state") {
-            Ok(value) => value.as_str().map(PathBuf::from).unwrap_or(usual_state),
-            Err(_) => usual_state,
-        };
-        let state = std::path::absolute(&state).unwrap_or(state);
-
-        let figment = Figment::from(Defaults(Settings::defaults(&state, machine))).merge(upper);
-        let figment = complete_cluster(complete_namespaces(figment, &state));
-        let mut settings: Settings = figment.extract_lossy().map_err(explain)?;
-        settings.state = state;
+        let (layers, faults) = self.sources(file.as_deref());
+        if let Some(first) = faults.into_iter().next() {
+            return Err(first);
+        }
+        let upper = layers.iter().fold(Figment::new(), Figment::merge);
+        let (settings, whole) = settings_of(upper, &usual_state, machine)?;
         settings.check()?;
-        let shown = show(&figment);
-        Ok(Configuration { settings, shown, file })
+        Ok(Configuration { settings, shown: show(&whole), file })
+    }
+
+    /// The state folder as flags, variables and the user name it; the file may name another.
+    pub(super) fn state_without_file(&self) -> Result<PathBuf, ConfigError> {
+        let named = self.flag("state").or_else(|| self.variable("NIGH_STATE")).map(PathBuf::from);
+        named.or_else(|| self.usual_state()).ok_or(ConfigError::NoState)
     }
 
     fn flag(&self, key: &str) -> Option<&str> {
@@ -109,7 +105,7 @@ impl Layers {
         base.or_else(home).map(|base| base.join("nigh"))
     }
 
-    fn find_file(&self, state: &Path) -> Result<Option<PathBuf>, ConfigError> {
+    pub(super) fn find_file(&self, state: &Path) -> Result<Option<PathBuf>, ConfigError> {
         let named = self.file.clone().or_else(|| self.variable("NIGH_CONFIG").map(PathBuf::from));
         match named {
             Some(path) => match path.metadata() {
@@ -120,20 +116,17 @@ impl Layers {
         }
     }
 
-    fn upper_layers(&self, file: Option<&Path>) -> Result<Figment, ConfigError> {
-        let mut figment = Figment::new();
-        if let Some(path) = file {
-            let text =
-                std::fs::read_to_string(path).map_err(|source| ConfigError::File { path: path.to_owned(), source })?;
-            // Read here, because figment's message for a file that it cannot read names no reason.
-            let dict: Dict = Toml::from_str(&text).map_err(|error| ConfigError::Value {
-                origin: path.display().to_string(),
-                key: "TOML".to_owned(),
-                why: error.to_string().trim_end().replace('\n', "; "),
-            })?;
-            let layer = Figment::from(Layer { metadata: Metadata::named(path.display().to_string()), dict });
-            keep_secrets(path, &layer)?;
-            figment = figment.merge(layer);
+    /// The layers above the defaults, the strongest last, and what is wrong with them apart from their settings. Each
+    /// variable and each flag is a layer.
+    pub(super) fn sources(&self, file: Option<&Path>) -> (Vec<Layer>, Vec<ConfigError>) {
+        let (mut layers, mut faults) = (Vec::new(), Vec::new());
+        match file.map(Layer::of_file) {
+            Some(Ok(layer)) => {
+                faults.extend(file.and_then(|path| keep_secrets(path, &layer).err()));
+                layers.push(layer);
+            }
+            Some(Err(fault)) => faults.push(fault),
+            None => {}
         }
         for (variable, value) in &self.environment {
             let Some(name) = variable.strip_prefix("NIGH_") else { continue };
@@ -141,26 +134,43 @@ impl Layers {
                 continue;
             }
             let key = name.to_ascii_lowercase().replace("__", ".");
-            figment = figment.merge(Layer::single(format!("variable {variable}"), &key, value));
+            layers.push(Layer::single(format!("variable {variable}"), &key, value));
         }
         for flag in &self.flags {
             if is_secret(&flag.key) {
                 let why =
                     "a secret is not given on the command line, which others can read; use the file or a variable";
-                return Err(ConfigError::Rule { key: flag.key.clone(), why: why.to_owned() });
+                faults.push(ConfigError::Rule { key: flag.key.clone(), why: why.to_owned() });
+                continue;
             }
-            figment = figment.merge(Layer::single(format!("flag {}", flag.flag), &flag.key, &flag.value));
+            layers.push(Layer::single(format!("flag {}", flag.flag), &flag.key, &flag.value));
         }
-        Ok(figment)
+        (layers, faults)
     }
 }
 
+/// The settings of `upper` over the defaults, and all values with their origins.
+pub(super) fn settings_of(
+    upper: Figment,
+    usual_state: &Path,
+    machine: &Machine,
+) -> Result<(Settings, Figment), ConfigError> {
+    let state = match upper.find_value("state") {
+        Ok(value) => value.as_str().map_or_else(|| usual_state.to_owned(), PathBuf::from),
+        Err(_) => usual_state.to_owned(),
+    };
+    let state = std::path::absolute(&state).unwrap_or(state);
+    let figment = Figment::from(Defaults(Settings::defaults(&state, machine))).merge(upper);
+    let figment = complete_cluster(complete_namespaces(figment, &state));
+    let mut settings: Settings = figment.extract_lossy().map_err(|error| explain(error, &figment))?;
+    settings.state = state;
+    Ok((settings, figment))
+}
+
 /// Rejects a file that holds a secret and that other users can read.
-fn keep_secrets(path: &Path, layer: &Figment) -> Result<(), ConfigError> {
+fn keep_secrets(path: &Path, layer: &Layer) -> Result<(), ConfigError> {
     let mut names = Vec::new();
-    for (_, dict) in layer.data().unwrap_or_default() {
-        flatten("", &dict, layer, &mut names);
-    }
+    flatten("", &layer.dict, &Figment::new(), &mut names);
     let Some(ShownSetting { key, .. }) = names.into_iter().find(|shown| is_secret(&shown.key)) else { return Ok(()) };
     let metadata = path.metadata().map_err(|source| ConfigError::File { path: path.to_owned(), source })?;
     let mode = std::os::unix::fs::PermissionsExt::mode(&metadata.permissions());
@@ -178,7 +188,7 @@ fn complete_cluster(figment: Figment) -> Figment {
     }
     let usual = Value::serialize(ClusterSettings::default()).ok().and_then(Value::into_dict).unwrap_or_default();
     let dict = Dict::from([("cluster".to_owned(), Value::from(usual))]);
-    figment.join(Layer { metadata: Metadata::named("default"), dict })
+    figment.join(&Layer { metadata: Metadata::named("default"), dict })
 }
 
 /// Adds to each namespace's own store the values that it does not name: the node's if the store is of the same kind,
@@ -201,7 +211,7 @@ fn complete_namespaces(figment: Figment, state: &Path) -> Figment {
         let store = Dict::from([("store".to_owned(), Value::from(base))]);
         let namespace = Dict::from([(name, Value::from(store))]);
         let dict = Dict::from([("namespaces".to_owned(), Value::from(namespace))]);
-        whole = whole.join(Layer { metadata: Metadata::named("the node's store"), dict });
+        whole = whole.join(&Layer { metadata: Metadata::named("the node's store"), dict });
     }
     whole
 }
@@ -211,12 +221,49 @@ fn store_defaults(path: &Path) -> Dict {
 }
 
 /// One layer: the values of one origin.
-struct Layer {
+pub(super) struct Layer {
     metadata: Metadata,
     dict: Dict,
 }
 
 impl Layer {
+    /// The settings in a file of TOML.
+    fn of_file(path: &Path) -> Result<Self, ConfigError> {
+        let text =
+            std::fs::read_to_string(path).map_err(|source| ConfigError::File { path: path.to_owned(), source })?;
+        // Read here, because figment's message for a file that it cannot read names no reason.
+        let dict: Dict = Toml::from_str(&text).map_err(|error| ConfigError::Syntax {
+            path: path.to_owned(),
+            why: error.to_string().trim_end().to_owned(),
+        })?;
+        Ok(Self { metadata: Metadata::named(path.display().to_string()), dict })
+    }
+
+    /// Each value of this layer as a layer of its own.
+    pub(super) fn leaves(&self) -> Vec<Self> {
+        let mut leaves = Vec::new();
+        self.add_leaves(&self.dict, &mut Vec::new(), &mut leaves);
+        leaves
+    }
+
+    fn add_leaves(&self, dict: &Dict, path: &mut Vec<String>, leaves: &mut Vec<Self>) {
+        for (name, value) in dict {
+            path.push(name.clone());
+            match value {
+                Value::Dict(_, inner) if !inner.is_empty() => self.add_leaves(inner, path, leaves),
+                _ => {
+                    let nested = path
+                        .iter()
+                        .rev()
+                        .fold(value.clone(), |inner, part| Value::from(Dict::from([(part.clone(), inner)])));
+                    let dict = nested.into_dict().unwrap_or_default();
+                    leaves.push(Self { metadata: self.metadata.clone(), dict });
+                }
+            }
+            path.pop();
+        }
+    }
+
     fn single(origin: String, key: &str, value: &str) -> Self {
         let nested =
             key.rsplit('.').fold(Value::from(value), |inner, part| Value::from(Dict::from([(part.to_owned(), inner)])));

@@ -57,8 +57,7 @@ impl Trial {
         let more = more.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
         let environment = self.variables.iter().cloned().chain(own).chain(more).collect();
         let layers = Layers { file: None, environment, flags: Vec::new() };
-        let machine =
-            Machine { hostname: node.to_owned(), memory: ByteSize::gib(1), cpus: 2, python: "/usr/bin/python3".into() };
+        let machine = Machine { hostname: node.to_owned(), memory: ByteSize::gib(1), cpus: 2 };
         layers.resolve(&machine).unwrap().settings
     }
 

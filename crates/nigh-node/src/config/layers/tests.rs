@@ -4,7 +4,7 @@ use super::*;
 use crate::config::{Network, PrewarmMode, Span};
 
 fn machine() -> Machine {
-    Machine { hostname: "n1".to_owned(), memory: ByteSize::gib(8), cpus: 2, python: "/usr/bin/python3".into() }
+    Machine { hostname: "n1".to_owned(), memory: ByteSize::gib(8), cpus: 2 }
 }
 
 fn layers(file: Option<PathBuf>, variables: &[(&str, &str)], flags: &[(&str, &str)]) -> Layers {
