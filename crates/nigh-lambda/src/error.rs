@@ -160,6 +160,7 @@ impl From<FunctionStoreError> for LambdaError {
             FunctionStoreError::Layers(error) => error.into(),
             FunctionStoreError::CodeGone(_)
             | FunctionStoreError::Code(_)
+            | FunctionStoreError::Schedules(_)
             | FunctionStoreError::Registry(_)
             | FunctionStoreError::Document(..)
             | FunctionStoreError::Aborted(_) => {
