@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use nigh_engine::RegistryError;
+use nigh_engine::{RegistryError, Revision};
 use nigh_functions::function_store::FunctionStore;
 use nigh_functions::schedule::{ScheduleCommand, ScheduleProgress};
 use nigh_functions::schedule_store::{ScheduleError, ScheduleKey, ScheduleStore, StoredSchedule};
@@ -276,7 +276,7 @@ impl ScheduleRunnerState {
     /// Decides by the schedule's document whether this node has the run, which is on this node's disk.
     async fn decide(&self, key: &ScheduleKey, due: Timestamp, id: InvocationId) -> Decision {
         let (events, node) = (&self.parts.events, &self.parts.node);
-        let mut seen = None;
+        let mut seen: Option<Revision> = None;
         let is_taken = loop {
             match self.schedules().read(key).await {
                 Ok(None) => break false,

@@ -76,7 +76,7 @@ fn day_of_month(text: &str) -> Result<DayRule, CronFieldError> {
 fn day_of_week(text: &str) -> Result<DayRule, CronFieldError> {
     let (mut days, mut last) = (DAY_OF_WEEK.none(), DAY_OF_WEEK.none());
     if let Some((day, which)) = text.split_once('#') {
-        let which = which.parse().ok().filter(|which| (1..=5).contains(which));
+        let which = which.parse::<i8>().ok().filter(|which| (1..=5).contains(which));
         let which = which.ok_or_else(|| DAY_OF_WEEK.error(text, "write one day, #, and a number from 1 to 5"))?;
         return Ok(DayRule::OfWeek { days, last, nth: Some((DAY_OF_WEEK.value(day)?, which)) });
     }

@@ -70,7 +70,7 @@ impl std::str::FromStr for ScheduleExpression {
         let inner = inner.trim();
         match kind {
             "at" => {
-                let date = inner.parse().ok().filter(|_| inner.len() == DATE_BYTES);
+                let date = inner.parse::<DateTime>().ok().filter(|_| inner.len() == DATE_BYTES);
                 date.map(Self::At).ok_or_else(|| ExpressionError::At(inner.to_owned()))
             }
             "rate" => rate(inner).map(Self::Rate).ok_or_else(|| ExpressionError::Rate(inner.to_owned())),

@@ -93,7 +93,7 @@ fn an_undecided_event_takes_its_room_and_runs_only_when_it_is_confirmed() {
     let namespace = Namespace::new("a").unwrap();
     assert!(scene.queue.has(&namespace, run) && !scene.queue.has(&namespace, InvocationId::now()));
     scene.pass(HOUR);
-    assert_eq!(scene.started(), []);
+    assert!(scene.started().is_empty());
     assert!(scene.accept("a", "f").is_err(), "there is no room beside the two");
     assert!(!scene.queue.drop_event(&namespace, run));
     scene.queue.stored(run, scene.now);

@@ -1,7 +1,6 @@
 //! Schedules of a whole node: a run begins at its date, once, whatever happens to the node; by boto3, aws-cli and the command.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -58,17 +57,6 @@ fn boto3_drives_schedules_of_a_whole_node() {
     let Some(python) = python("boto3_drives_schedules_of_a_whole_node") else { return };
     let node = Node::start(&python);
     passes(&node, &python, "boto3_schedules.py");
-}
-
-#[test]
-fn aws_cli_drives_schedules_of_a_whole_node() {
-    let Some(python) = python("aws_cli_drives_schedules_of_a_whole_node") else { return };
-    if !Command::new("aws").arg("--version").output().is_ok_and(|output| output.status.success()) {
-        println!("SKIPPED: aws_cli_drives_schedules_of_a_whole_node: there is no aws-cli");
-        return;
-    }
-    let node = Node::start(&python);
-    passes(&node, Path::new("sh"), "aws_cli_scheduler.sh");
 }
 
 #[test]
