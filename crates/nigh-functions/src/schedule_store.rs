@@ -239,16 +239,23 @@ impl ScheduleStore {
     pub async fn delete(&self, key: &ScheduleKey) -> Result<(), ScheduleError> {
         for _ in 0..CHANGES_MAX {
             let there = self.read(key).await?.ok_or_else(|| ScheduleError::NotFound(key.name.clone()))?;
-            match self.0.registry.delete(SCHEDULES_TABLE, &key.place(), there.revision).await {
-                Ok(()) => {
-                    self.0.hide(key);
-                    return Ok(());
-                }
-                Err(RegistryError::Conflict { .. }) => {}
-                Err(error) => return Err(error.into()),
+            match self.delete_known(key, &there).await {
+                Err(ScheduleError::Registry(RegistryError::Conflict { .. })) => {}
+                deleted => return deleted,
             }
         }
         Err(ScheduleError::Busy)
+    }
+
+    /// Removes a schedule as it is known.
+    ///
+    /// # Errors
+    /// `Conflict` of the registry if the schedule was changed after `known`; if the registry refuses.
+    #[boxed]
+    pub async fn delete_known(&self, key: &ScheduleKey, known: &StoredSchedule) -> Result<(), ScheduleError> {
+        self.0.registry.delete(SCHEDULES_TABLE, &key.place(), known.revision).await?;
+        self.0.hide(key);
+        Ok(())
     }
 
     /// The schedule as the registry has it now.

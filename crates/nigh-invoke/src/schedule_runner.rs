@@ -222,11 +222,12 @@ impl ScheduleRunnerState {
                 let progress = ScheduleProgress { done_to: date, ..stored.schedule.progress.clone() };
                 self.schedules().advance(key, &stored, progress).await
             }
-            ScheduleCommand::Finished if self.may_remove(&stored) => self.schedules().delete(key).await,
+            ScheduleCommand::Finished if self.may_remove(&stored) => self.schedules().delete_known(key, &stored).await,
             ScheduleCommand::Finished | ScheduleCommand::WaitUntil(_) | ScheduleCommand::Nothing => return None,
         };
         match done {
-            Ok(()) | Err(ScheduleError::NotFound(_)) => None,
+            // A schedule that was changed meanwhile is looked at again.
+            Ok(()) | Err(ScheduleError::Registry(RegistryError::Conflict { .. })) => None,
             Err(error) => {
                 tracing::warn!(%error, schedule = %key.name, "a schedule cannot be changed; this node tries again");
                 self.again()
