@@ -8,7 +8,7 @@
 
 mod agenda;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ use nigh_functions::function_store::FunctionStore;
 use nigh_functions::schedule::{ScheduleCommand, ScheduleProgress};
 use nigh_functions::schedule_store::{ScheduleError, ScheduleKey, ScheduleStore, StoredSchedule};
 use nigh_terms::{Clock, InvocationId, Monotonic, Namespace, NodeId, Timestamp};
+use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -37,8 +38,10 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(50);
 /// How long a run waits for a function that another node may just have deployed.
 const FUNCTION_WAIT: Duration = Duration::from_secs(60);
-/// The most runs that are begun at the same time.
+/// The most runs that are begun at the same time, and those of one namespace among them: many that are due together delay
+/// no other namespace.
 const BEGINNING_MAX: usize = 64;
+const BEGINNING_OF_ONE_MAX: usize = 8;
 
 /// Tells which node begins the runs of a namespace.
 #[async_trait]
@@ -80,6 +83,8 @@ pub struct ScheduleRunner(Arc<ScheduleRunnerState>);
 struct ScheduleRunnerState {
     parts: ScheduleRunnerParts,
     turns: Semaphore,
+    /// The turns of each namespace whose schedules are at work.
+    turns_of: Mutex<HashMap<Namespace, Arc<Semaphore>>>,
     until: CancellationToken,
 }
 
@@ -107,7 +112,8 @@ impl ScheduleRunner {
     /// A runner that works until `until` is cancelled.
     #[must_use]
     pub fn new(parts: ScheduleRunnerParts, until: CancellationToken) -> Self {
-        Self(Arc::new(ScheduleRunnerState { parts, turns: Semaphore::new(BEGINNING_MAX), until }))
+        let (turns, turns_of) = (Semaphore::new(BEGINNING_MAX), Mutex::default());
+        Self(Arc::new(ScheduleRunnerState { parts, turns, turns_of, until }))
     }
 
     /// Decides the runs that an earlier life of this node left open, and then begins runs when they are due.
@@ -155,6 +161,9 @@ impl ScheduleRunner {
                 () = schedules.changed() => {}
                 Some((key, again)) = ended.recv() => {
                     busy.remove(&key);
+                    if busy.is_empty() {
+                        inner.turns_of.lock().clear();
+                    }
                     // Another node may have begun the run meanwhile.
                     let next = inner.next_look(&key).map(|next| again.map_or(next, |again| again.max(next)));
                     agenda.set(&key, next);
@@ -174,6 +183,12 @@ impl ScheduleRunnerState {
 
     fn clocks(&self) -> (Monotonic, Timestamp) {
         (self.parts.clock.monotonic(), self.parts.clock.wall())
+    }
+
+    fn turns_of(&self, namespace: &Namespace) -> Arc<Semaphore> {
+        let mut turns = self.turns_of.lock();
+        let own = turns.entry(namespace.clone()).or_insert_with(|| Arc::new(Semaphore::new(BEGINNING_OF_ONE_MAX)));
+        Arc::clone(own)
     }
 
     fn again(&self) -> Option<Timestamp> {
@@ -207,6 +222,8 @@ impl ScheduleRunnerState {
         if !self.parts.leader.leads(&key.namespace).await {
             return self.again();
         }
+        let own = self.turns_of(&key.namespace);
+        let Ok(_own) = own.acquire().await else { return None };
         let Ok(_turn) = self.turns.acquire().await else { return None };
         let stored = match self.schedules().read(key).await {
             Ok(found) => found?,
