@@ -32,6 +32,7 @@ mod objects;
 mod openwhisk;
 mod output;
 mod printable;
+mod schedules;
 mod status;
 mod up;
 mod workflow;
@@ -107,6 +108,9 @@ enum Command {
     /// List, retry and drop asynchronous invocations
     #[command(subcommand)]
     Events(events::EventsCommand),
+    /// List, pause and remove schedules: functions that run at dates
+    #[command(subcommand)]
+    Schedules(schedules::SchedulesCommand),
     /// Create, start and watch state machines whose tasks are functions
     #[command(subcommand)]
     Workflow(workflow::WorkflowCommand),
@@ -266,6 +270,7 @@ async fn run(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Openwhisk(command) => openwhisk::run(command, &globals).await?,
         Command::Activations(args) => activations::run(args, &globals).await?,
         Command::Events(command) => events::run(command, &globals).await?,
+        Command::Schedules(command) => schedules::run(command, &globals).await?,
         Command::Logs(args) => logs::run(args, &globals).await?,
         Command::Explain(args) => explain::run(args, &globals).await?,
         Command::Status(args) => status::run(&args, &globals).await?,

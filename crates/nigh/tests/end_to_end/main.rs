@@ -7,6 +7,7 @@
 
 mod backup;
 mod cache_ways;
+mod cluster_schedules;
 mod cluster_workflows;
 mod command_line;
 mod crashes;
@@ -21,6 +22,7 @@ mod openwhisk;
 mod platform;
 #[path = "../support/programs.rs"]
 mod programs;
+mod schedules;
 mod sdks;
 mod segments;
 mod sessions;
