@@ -32,7 +32,7 @@ use crate::output::{self, Colour, coloured_for};
 
 pub(crate) use self::plan::Plan;
 pub(crate) use self::project::Project;
-pub(crate) use self::project_file::{EVENT_FILE, PROJECT_FILE};
+pub(crate) use self::project_file::PROJECT_FILE;
 pub(crate) use self::request::DeployRequest;
 
 /// Options of `nigh deploy`.

@@ -83,7 +83,7 @@ mod tests {
     use clap::ValueEnum as _;
 
     use super::*;
-    use crate::deploy::{EVENT_FILE, PROJECT_FILE, Project};
+    use crate::deploy::{PROJECT_FILE, Project};
 
     #[test]
     fn every_template_is_a_project_with_an_event_a_test_and_a_readme_of_five_lines() {
@@ -97,7 +97,7 @@ mod tests {
             let project = Project::open(&folder).unwrap();
             assert_eq!(project.name, name, "{template:?}");
             assert_eq!(project.file.name.as_ref(), Some(&name), "{template:?}");
-            let event = std::fs::read(folder.join(EVENT_FILE)).unwrap();
+            let event = std::fs::read(project.event()).unwrap();
             serde_json::from_slice::<serde_json::Value>(&event).unwrap();
             let readme = std::fs::read_to_string(folder.join("README.md")).unwrap();
             assert_eq!(readme.lines().count(), 5, "{template:?}");

@@ -299,7 +299,9 @@ fn trigger_steps(
 ) -> BTreeMap<BucketName, TriggerStep> {
     let mut steps: BTreeMap<BucketName, TriggerStep> = BTreeMap::new();
     for (bucket, rules) in buckets {
-        for rule in rules.triggers(name.as_str()) {
+        let mut rules = rules.triggers(name.as_str());
+        rules.sort_by(|a, b| a.prefix.cmp(&b.prefix));
+        for rule in rules {
             let trigger = Trigger { bucket: bucket.clone(), prefix: rule.prefix };
             let is_wanted = rule.is_own && change.wanted.contains(&trigger);
             let goes = match change.taken_back {

@@ -126,6 +126,10 @@ impl DeployRequest {
                 self.settle(path, &CodeListing::of_files(&all), deployed, there.as_deref())?;
                 let runtime = self.runtime(deployed).unwrap_or_default();
                 let built = build::prepare(path, &runtime).await?;
+                let all =
+                    if built == *path { all } else { archive::list(&built, &FileChoice::default()).map_err(usage)? };
+                // Once among all files, whose language tells how to make what is missing, and once among those chosen.
+                self.check(path, &CodeListing::of_files(&all), deployed, there.as_deref())?;
                 let files = archive::list(&built, choice).map_err(usage)?;
                 self.check(path, &CodeListing::of_files(&files), deployed, there.as_deref())?;
                 (archive::pack(&built, &files).map_err(usage)?, Some(files.len()))
