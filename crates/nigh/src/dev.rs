@@ -111,7 +111,7 @@ async fn once(event: Bytes, project: &Project, globals: &Globals) -> Result<Exit
     for line in printable::lines(ended.log.trim_end()) {
         output::remark(printable::shown(&std::io::stderr(), line));
     }
-    output::line(&answer.text)?;
+    output::line(printable::shown(&std::io::stdout(), &answer.text))?;
     output::remark(format_args!("nigh: {}", printable::shown(&std::io::stderr(), &screen::facts(&ended))));
     Ok(code)
 }

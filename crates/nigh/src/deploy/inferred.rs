@@ -174,7 +174,10 @@ impl Code<'_> {
             return self.check_function(file, function, handler);
         }
         // A compiled module: main.cpython-311-x86_64-linux-gnu.so, main.pyc.
-        let compiled = |name: &str| name.strip_prefix(path.as_str()).is_some_and(|rest| rest.starts_with('.'));
+        let compiled = |name: &str| {
+            let ending = name.strip_prefix(path.as_str()).filter(|rest| rest.starts_with('.'));
+            ending.is_some_and(|rest| rest.ends_with(".so") || rest.ends_with(".pyc"))
+        };
         if has_layers || self.files.names().any(compiled) {
             return Ok(());
         }
