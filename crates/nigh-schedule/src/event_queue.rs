@@ -108,6 +108,18 @@ impl EventQueue {
         self.wait_in_line(id, now.monotonic);
     }
 
+    /// Restores an event after a restart of which it is not decided whether it runs: it takes its room until `stored` or
+    /// `not_stored`.
+    pub fn restore_proposed(&mut self, id: InvocationId, facts: EventFacts, now: ClockReading) {
+        self.enter(id, facts, Duration::ZERO, 0, now);
+    }
+
+    /// Whether the queue has this event, or it is a dead letter.
+    #[must_use]
+    pub fn has(&self, namespace: &Namespace, id: InvocationId) -> bool {
+        self.events.contains_key(&id) || self.dead.get(namespace, id).is_some()
+    }
+
     /// Restores a record that must still be delivered after a restart.
     pub fn restore_delivery(&mut self, id: InvocationId, facts: EventFacts, to: Destination, now: ClockReading) {
         self.enter(id, facts, Duration::ZERO, 0, now);

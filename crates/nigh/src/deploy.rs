@@ -10,7 +10,6 @@ mod project;
 mod project_file;
 mod python_names;
 mod request;
-mod schedules;
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
@@ -29,6 +28,7 @@ use crate::context::Globals;
 use crate::error::CliError;
 use crate::lambda_units;
 use crate::output::{self, Colour, coloured_for};
+use crate::schedules::{FunctionSchedule, ScheduleArgs};
 
 pub(crate) use self::plan::Plan;
 pub(crate) use self::project::Project;
@@ -46,6 +46,7 @@ Examples:
   nigh deploy blur --timeout 2min                 an existing function: only this setting changes
   nigh deploy blur --trigger pictures/in/ --reserved 4 --url iam
   nigh deploy blur --trigger none                 takes its triggers back
+  nigh deploy report --cron '0 9 ? * MON-FRI *' --timezone Europe/Berlin
   nigh deploy fetch --network outbound            where the node permits it (functions.network)
 
 A folder is packed without .git, __pycache__ and the like. For `provided` runtimes, its program `bootstrap` is run.
@@ -104,6 +105,8 @@ pub(crate) struct DeployArgs {
     /// the triggers that are not given beside it
     #[arg(long = "trigger", value_name = "BUCKET[/PREFIX]|none", value_parser = trigger)]
     triggers: Vec<String>,
+    #[command(flatten)]
+    schedule: ScheduleArgs,
     /// Show what would change, and change nothing
     #[arg(long)]
     dry_run: bool,
@@ -134,7 +137,7 @@ impl DeployArgs {
             reserved: self.reserved,
             url: self.url,
             triggers: TriggerChange::parse(&self.triggers).map_err(CliError::Usage)?,
-            schedule: None,
+            schedule: self.schedule.schedule()?,
         })
     }
 
@@ -203,16 +206,24 @@ pub(crate) async fn run(args: DeployArgs, globals: &Globals) -> Result<(), CliEr
     }
     let done = prepared.apply(globals).await?;
     let mut function = done.function;
+    let scheduled = plan.schedule.as_ref().map(FunctionSchedule::words);
     if globals.json {
         if let Some(url) = done.url {
             function["FunctionUrl"] = url.into();
+        }
+        if let Some(words) = scheduled {
+            function["Schedule"] = words.into();
         }
         return output::json(&function);
     }
     if let Some(url) = done.url {
         output::line(url)?;
     }
-    output::line(summary(plan, &function))
+    output::line(summary(plan, &function))?;
+    match scheduled {
+        Some(words) => output::line(format_args!("schedule: {words}; `nigh schedules ls` shows when it runs")),
+        None => Ok(()),
+    }
 }
 
 /// The function in one line.

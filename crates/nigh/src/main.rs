@@ -31,6 +31,7 @@ mod objects;
 mod openwhisk;
 mod output;
 mod printable;
+mod schedules;
 mod status;
 mod suggestion;
 mod up;
@@ -104,6 +105,9 @@ enum Command {
     /// List, retry and drop asynchronous invocations
     #[command(subcommand)]
     Events(events::EventsCommand),
+    /// List, pause and remove schedules: functions that run at dates
+    #[command(subcommand)]
+    Schedules(schedules::SchedulesCommand),
     /// Create, start and watch state machines whose tasks are functions
     #[command(subcommand)]
     Workflow(workflow::WorkflowCommand),
@@ -238,6 +242,7 @@ async fn run(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Openwhisk(command) => openwhisk::run(command, &globals).await?,
         Command::Activations(args) => activations::run(args, &globals).await?,
         Command::Events(command) => events::run(command, &globals).await?,
+        Command::Schedules(command) => schedules::run(command, &globals).await?,
         Command::Logs(args) => logs::run(args, &globals).await?,
         Command::Explain(args) => explain::run(args, &globals).await?,
         Command::Status => status::run(&globals).await?,

@@ -184,12 +184,13 @@ fn announce(node: &Node, state: &std::path::Path, json: bool) -> Result<(), CliE
 }
 
 /// Variables by which aws-cli and the SDKs find this node. Older ones and boto3 read the second name of the region.
-fn sdk_environment<'a>(key: &'a Credentials, endpoints: &'a Endpoints) -> [(&'static str, &'a str); 6] {
+fn sdk_environment<'a>(key: &'a Credentials, endpoints: &'a Endpoints) -> [(&'static str, &'a str); 7] {
     [
         ("AWS_ACCESS_KEY_ID", key.access_key.as_str()),
         ("AWS_SECRET_ACCESS_KEY", key.secret_key.reveal()),
         ("AWS_ENDPOINT_URL_S3", &endpoints.s3),
         ("AWS_ENDPOINT_URL_LAMBDA", &endpoints.lambda),
+        ("AWS_ENDPOINT_URL_SCHEDULER", &endpoints.lambda),
         ("AWS_REGION", &endpoints.region),
         ("AWS_DEFAULT_REGION", &endpoints.region),
     ]

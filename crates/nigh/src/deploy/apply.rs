@@ -11,9 +11,9 @@ use serde_json::Value;
 use super::description::{Reserve, UrlAccess};
 use super::doors::{Doors, refused_trigger};
 use super::plan::{Deployed, Plan};
-use super::schedules;
 use crate::context::Globals;
 use crate::error::CliError;
+use crate::schedules;
 
 /// What takes a step back.
 enum Undo {
@@ -27,6 +27,8 @@ enum Undo {
     Url(UrlAccess),
     /// The bucket had these rules.
     Rules(BucketName, BucketNotifications),
+    /// It had this schedule; none: it had none.
+    Schedule(Option<Value>),
     /// The state machine had this definition; none: there was none.
     Machine(Option<String>),
 }
@@ -57,7 +59,6 @@ impl Refusal {
 pub(super) async fn check(applying: &Applying<'_>) -> Result<(), CliError> {
     let Applying { plan, deployed, code, doors, .. } = applying;
     plan.check_triggers(deployed).map_err(|(bucket, error)| refused_trigger(&plan.name, &bucket, error))?;
-    schedules::check(plan.schedule.as_ref())?;
     if let (Some(states), Some(definition)) = (&doors.states, &plan.machine) {
         let faults = states.faults(definition).await?;
         if !faults.is_empty() {
@@ -154,7 +155,10 @@ impl Applying<'_> {
             states.give(name.as_str(), definition).await.map_err(Refusal::of("the workflow"))?;
             undo.push(Undo::Machine(deployed.machine.clone()));
         }
-        schedules::apply(name, plan.schedule.as_ref(), globals).await.map_err(Refusal::of("the schedule"))?;
+        if let Some(schedule) = &plan.schedule {
+            schedule.give(name, &arn, globals).await.map_err(Refusal::of("the schedule"))?;
+            undo.push(Undo::Schedule(deployed.schedule.clone()));
+        }
         if let Some(code) = code
             && plan.sends_code
             && !plan.is_new
@@ -172,22 +176,24 @@ impl Applying<'_> {
         }
     }
 
-    async fn take_back(&self, undo: Undo) -> Result<(), ClientError> {
+    async fn take_back(&self, undo: Undo) -> Result<(), CliError> {
         let (name, doors) = (&self.plan.name, self.doors);
         match undo {
-            Undo::Delete => doors.lambda.delete(name).await,
-            Undo::Settings(before) => doors.lambda.update_settings(name, &before, &Value::Null).await.map(drop),
-            Undo::Reserve(count) => doors.lambda.reserve(name, count).await,
-            Undo::Url(access) => self.set_url(access).await.map(drop),
+            Undo::Delete => doors.lambda.delete(name).await?,
+            Undo::Settings(before) => doors.lambda.update_settings(name, &before, &Value::Null).await.map(drop)?,
+            Undo::Reserve(count) => doors.lambda.reserve(name, count).await?,
+            Undo::Url(access) => self.set_url(access).await.map(drop)?,
             Undo::Rules(bucket, rules) => match &doors.s3 {
-                Some(s3) => s3.set_notifications(&bucket, &rules).await,
-                None => Ok(()),
+                Some(s3) => s3.set_notifications(&bucket, &rules).await?,
+                None => {}
             },
+            Undo::Schedule(before) => schedules::put_back(name, before.as_ref(), self.globals).await?,
             Undo::Machine(definition) => match (&doors.states, definition) {
-                (Some(states), Some(definition)) => states.give(name.as_str(), &definition).await,
-                (Some(states), None) => states.delete(name.as_str()).await,
-                (None, _) => Ok(()),
+                (Some(states), Some(definition)) => states.give(name.as_str(), &definition).await?,
+                (Some(states), None) => states.delete(name.as_str()).await?,
+                (None, _) => {}
             },
         }
+        Ok(())
     }
 }

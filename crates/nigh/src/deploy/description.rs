@@ -8,6 +8,8 @@ use std::fmt;
 use nigh_node::client::FunctionChange;
 use nigh_terms::{BucketName, ByteSize};
 
+use crate::schedules::FunctionSchedule;
+
 /// A function as somebody describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FunctionDescription {
@@ -36,7 +38,7 @@ pub(crate) struct FunctionDescription {
     /// The objects that trigger it.
     pub(crate) triggers: TriggerChange,
     /// When it runs by itself.
-    pub(crate) schedule: Option<ScheduleText>,
+    pub(crate) schedule: Option<FunctionSchedule>,
 }
 
 /// The reserved concurrency of a function; none: no reservation.
@@ -82,17 +84,6 @@ pub(crate) enum TakenBack {
     Own,
     /// All, whoever made them.
     All,
-}
-
-/// When a function runs by itself, as it was written.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ScheduleText {
-    /// A period: `5 min`.
-    pub(crate) every: Option<String>,
-    /// A cron expression.
-    pub(crate) cron: Option<String>,
-    /// The time zone of the cron expression: `Europe/Paris`.
-    pub(crate) timezone: Option<String>,
 }
 
 impl fmt::Display for Trigger {
@@ -179,16 +170,6 @@ impl TriggerChange {
         let wanted = given.iter().filter(|text| !is_none(text)).map(|text| Trigger::parse(text));
         let taken_back = if given.iter().any(|text| is_none(&text)) { TakenBack::All } else { TakenBack::Nothing };
         Ok(Self { wanted: wanted.collect::<Result<_, _>>()?, taken_back })
-    }
-}
-
-impl ScheduleText {
-    /// The schedule in words, as it was written.
-    pub(crate) fn words(&self) -> String {
-        let every = self.every.iter().map(|period| format!("every {period}"));
-        let cron = self.cron.iter().map(|expression| format!("cron {expression}"));
-        let zone = self.timezone.iter().map(|zone| format!("in {zone}"));
-        every.chain(cron).chain(zone).collect::<Vec<_>>().join(" ")
     }
 }
 
@@ -295,13 +276,5 @@ mod tests {
         let none =
             FunctionDescription { triggers: TriggerChange::parse(&["none".to_owned()]).unwrap(), ..Default::default() };
         assert_eq!(file.overlaid(none).triggers, TriggerChange { wanted: Vec::new(), taken_back: TakenBack::All });
-    }
-
-    #[test]
-    fn a_schedule_is_told_as_it_was_written() {
-        let text = |text: &str| Some(text.to_owned());
-        let schedule = ScheduleText { cron: text("0 8 * * ? *"), timezone: text("Europe/Paris"), every: None };
-        assert_eq!(schedule.words(), "cron 0 8 * * ? * in Europe/Paris");
-        assert_eq!(ScheduleText { every: text("5 min"), ..ScheduleText::default() }.words(), "every 5 min");
     }
 }

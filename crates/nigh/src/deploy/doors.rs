@@ -9,6 +9,7 @@ use super::description::{FunctionDescription, TakenBack, TriggerChange, UrlAcces
 use super::plan::Deployed;
 use crate::context::Globals;
 use crate::error::CliError;
+use crate::schedules;
 use crate::workflow;
 
 /// The doors; those that the deployment does not need are none.
@@ -37,6 +38,7 @@ impl Doors {
         &self,
         name: &FunctionName,
         wanted: &FunctionDescription,
+        globals: &Globals,
     ) -> Result<Deployed, CliError> {
         let function = self.lambda.find(name).await?;
         let url = match wanted.url {
@@ -47,6 +49,10 @@ impl Doors {
             function,
             url: url.map(|(url, auth)| (url, UrlAccess::of_auth(&auth))),
             buckets: self.buckets(name, &wanted.triggers).await?,
+            schedule: match wanted.schedule {
+                Some(_) => schedules::deployed(name, globals).await?,
+                None => None,
+            },
             machine: match &self.states {
                 Some(states) => states.definition(name.as_str()).await?,
                 None => None,

@@ -11,7 +11,8 @@ use nigh_terms::{BucketName, ByteSize, FunctionName};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::description::{FunctionDescription, Reserve, ScheduleText, TakenBack, Trigger, TriggerChange, UrlAccess};
+use super::description::{FunctionDescription, Reserve, TakenBack, Trigger, TriggerChange, UrlAccess};
+use crate::schedules::{FunctionSchedule, words_of};
 
 /// How a part changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -49,6 +50,8 @@ pub(crate) struct Deployed {
     pub(crate) url: Option<(String, UrlAccess)>,
     /// The buckets that have to do with its triggers, with their rules.
     pub(crate) buckets: BTreeMap<BucketName, BucketNotifications>,
+    /// The schedule of its name, in the form of EventBridge Scheduler's API.
+    pub(crate) schedule: Option<Value>,
     /// The definition of the state machine of its name.
     pub(crate) machine: Option<String>,
 }
@@ -93,7 +96,7 @@ pub(crate) struct Plan {
     /// The buckets whose rules change.
     pub(crate) triggers: BTreeMap<BucketName, TriggerStep>,
     /// The schedule to set.
-    pub(crate) schedule: Option<ScheduleText>,
+    pub(crate) schedule: Option<FunctionSchedule>,
     /// The definition to give the state machine.
     pub(crate) machine: Option<String>,
 }
@@ -164,8 +167,10 @@ impl Plan {
             changes.push(Change::new("url", words(access_now), words(access)));
         }
         let triggers = trigger_steps(name, &wanted.triggers, &deployed.buckets, &mut changes);
-        if let Some(schedule) = &wanted.schedule {
-            changes.push(Change::new("schedule", None, Some(schedule.words())));
+        let schedule_now = deployed.schedule.as_ref();
+        let schedule = wanted.schedule.clone().filter(|wanted| !schedule_now.is_some_and(|now| wanted.is(now)));
+        if let Some(schedule) = &schedule {
+            changes.push(Change::new("schedule", schedule_now.map(words_of), Some(schedule.words())));
         }
         let machine = machine.filter(|definition| deployed.machine.as_deref() != Some(*definition));
         if machine.is_some() {
@@ -181,7 +186,7 @@ impl Plan {
             reserved,
             url,
             triggers,
-            schedule: wanted.schedule.clone(),
+            schedule,
             machine: machine.map(str::to_owned),
         }
     }
@@ -450,5 +455,17 @@ mod tests {
         let overlapping = plan_here(triggers(&["photos/other/a/"], TakenBack::Nothing));
         let (refusing, error) = overlapping.check_triggers(&here).unwrap_err();
         assert!(refusing == bucket("photos") && error.to_string().contains("overlap"), "{error}");
+    }
+
+    #[test]
+    fn a_schedule_is_given_unless_the_function_has_it() {
+        let read = |period: &str| FunctionSchedule::read(Some(period), None, None).unwrap();
+        let wanted = |period: &str| FunctionDescription { schedule: read(period), ..FunctionDescription::default() };
+        let schedule = json!({ "ScheduleExpression": "rate(1 hour)", "ScheduleExpressionTimezone": "UTC" });
+        let here = Deployed { schedule: Some(schedule), ..deployed() };
+        assert!(Plan::new(&name(), &wanted("1 h"), None, None, &here).is_empty());
+        let other = Plan::new(&name(), &wanted("5 min"), None, None, &here);
+        assert_eq!(lines(&other), ["  ~ schedule  rate(1 hour) in UTC -> rate(5 minutes) in UTC"]);
+        assert_eq!(other.schedule, read("5 min"));
     }
 }

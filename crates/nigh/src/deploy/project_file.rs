@@ -28,8 +28,9 @@ use nigh_terms::{BucketName, ByteSize, FunctionName};
 use thiserror::Error;
 use toml::{Table, Value};
 
-use super::description::{FunctionDescription, Reserve, ScheduleText, TakenBack, Trigger, TriggerChange, UrlAccess};
+use super::description::{FunctionDescription, Reserve, TakenBack, Trigger, TriggerChange, UrlAccess};
 use crate::lambda_units;
+use crate::schedules::FunctionSchedule;
 use crate::suggestion::{alike, hint};
 
 /// The name of the file.
@@ -273,7 +274,7 @@ impl<'a> Fields<'a> {
     }
 
     /// `every`, `cron` and `timezone`: in the table itself, or in `[function.schedule]`.
-    fn schedule(&self) -> Result<Option<ScheduleText>, ProjectFileError> {
+    fn schedule(&self) -> Result<Option<FunctionSchedule>, ProjectFileError> {
         let own;
         let fields = match self.table.get("schedule") {
             None => self,
@@ -284,17 +285,17 @@ impl<'a> Fields<'a> {
             }
             Some(_) => return Err(self.wrong("schedule", format!("write a table: [{}.schedule]", self.path))),
         };
-        let text = ScheduleText {
-            every: fields.text("every")?,
-            cron: fields.text("cron")?,
-            timezone: fields.text("timezone")?,
+        let (every, cron, timezone) = (fields.text("every")?, fields.text("cron")?, fields.text("timezone")?);
+        let key = match (&every, &cron, &timezone) {
+            (Some(_), Some(_), _) => return Err(fields.wrong("every", "give either every or cron".to_owned())),
+            (_, None, Some(_)) => {
+                return Err(fields.wrong("timezone", "it belongs to cron, which is missing".to_owned()));
+            }
+            (Some(_), ..) => "every",
+            _ => "cron",
         };
-        match (&text.every, &text.cron, &text.timezone) {
-            (None, None, None) => Ok(None),
-            (Some(_), Some(_), _) => Err(fields.wrong("every", "give either every or cron".to_owned())),
-            (None, None, Some(_)) => Err(fields.wrong("timezone", "it belongs to cron, which is missing".to_owned())),
-            _ => Ok(Some(text)),
-        }
+        let read = FunctionSchedule::read(every.as_deref(), cron.as_deref(), timezone.as_deref());
+        read.map_err(|why| fields.wrong(key, why))
     }
 }
 
@@ -357,7 +358,7 @@ mod tests {
         let triggers: Vec<String> = description.triggers.wanted.iter().map(Trigger::to_string).collect();
         assert_eq!(triggers, ["photos/in/", "films/"]);
         assert_eq!(description.triggers.taken_back, TakenBack::Own);
-        assert_eq!(description.schedule.as_ref().unwrap().words(), "every 5 min");
+        assert_eq!(description.schedule.as_ref().unwrap().words(), "rate(5 minutes) in UTC");
         assert_eq!(
             (read.files, read.event.as_deref()),
             (vec!["main.py".to_owned(), "lib".to_owned()], Some("trial.json"))
@@ -376,7 +377,7 @@ mod tests {
     fn a_schedule_has_a_table_of_its_own_or_none() {
         let cron =
             read("[function]\n[function.schedule]\ncron = \"0 8 * * ? *\"\ntimezone = \"Europe/Paris\"\n").unwrap();
-        assert_eq!(cron.description.schedule.unwrap().words(), "cron 0 8 * * ? * in Europe/Paris");
+        assert_eq!(cron.description.schedule.unwrap().words(), "cron(0 8 * * ? *) in Europe/Paris");
     }
 
     #[test]
@@ -401,6 +402,7 @@ mod tests {
                 "nigh.toml: there is no function.trigger.buckte; did you mean bucket?",
             ),
             ("[function]\nevery = \"1 h\"\ncron = \"x\"\n", "nigh.toml: function.every: give either every or cron"),
+            ("[function]\nevery = \"30 s\"\n", "nigh.toml: function.every: an interval is in whole minutes"),
             ("[function]\ntimezone = \"UTC\"\n", "nigh.toml: function.timezone: it belongs to cron"),
             ("function = 3\n", "nigh.toml: function: write the table [function]"),
             ("", "nigh.toml has no table [function], which describes the function"),

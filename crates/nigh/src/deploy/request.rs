@@ -89,7 +89,7 @@ impl DeployRequest {
     pub(crate) async fn prepare(mut self, globals: &Globals) -> Result<Prepared, CliError> {
         let machine = self.workflow.as_deref().map(|path| workflow::definition(&path.to_string_lossy())).transpose()?;
         let doors = Doors::reach(&self.wanted, machine.is_some(), globals).await?;
-        let deployed = doors.deployed(&self.name, &self.wanted).await?;
+        let deployed = doors.deployed(&self.name, &self.wanted, globals).await?;
         if self.source.is_none() && deployed.function.is_none() {
             let name = &self.name;
             let how = format!("there is no function {name}; to create it, name its code with --folder or --zip");

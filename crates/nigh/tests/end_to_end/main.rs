@@ -7,6 +7,7 @@
 
 mod backup;
 mod cache_ways;
+mod cluster_schedules;
 mod cluster_workflows;
 mod crashes;
 mod development;
@@ -22,6 +23,7 @@ mod platform;
 #[path = "../support/programs.rs"]
 mod programs;
 mod projects;
+mod schedules;
 mod sdks;
 mod segments;
 mod sessions;

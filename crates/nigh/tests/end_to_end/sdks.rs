@@ -80,6 +80,7 @@ fn aws_cli_drives_a_whole_node() {
     let node = Node::start(&python);
     if does_every_operation(test, &node, "aws-cli", &["presigned-put"]) {
         passes(&node, Path::new("bash"), "aws_cli_lambda.sh");
+        passes(&node, Path::new("bash"), "aws_cli_scheduler.sh");
     }
 }
 
