@@ -9,6 +9,7 @@ mod changes;
 mod document;
 mod following;
 mod limits;
+mod orphans;
 mod retired;
 mod settings;
 mod shared_code;
@@ -205,15 +206,6 @@ impl FunctionStore {
     #[must_use]
     pub fn schedules(&self) -> &ScheduleStore {
         &self.0.schedules
-    }
-
-    /// Removes the schedules of functions that do not exist: a crash came between the two removals. For a node alone.
-    ///
-    /// # Errors
-    /// If the registry refuses.
-    pub async fn sweep_schedules(&self) -> Result<(), FunctionStoreError> {
-        let is_deployed = |namespace: &Namespace, name: &FunctionName| self.get(namespace, name).is_some();
-        Ok(self.0.schedules.sweep(is_deployed).await?)
     }
 
     /// The archive of `function`, as it was uploaded.
