@@ -6,6 +6,7 @@
 
 mod attached;
 mod changes;
+mod checks;
 mod document;
 mod following;
 mod limits;
@@ -258,23 +259,6 @@ impl FunctionStore {
         let (store, archive) = (Arc::clone(&self.0), archive.into());
         let (namespace, name) = (namespace.clone(), name.clone());
         to_the_end(async move { store.update_code(&namespace, &name, archive, revision).await }).await
-    }
-
-    /// Checks what `update_code` would check, and changes nothing.
-    ///
-    /// # Errors
-    /// As `update_code`.
-    pub async fn check_code(
-        &self,
-        namespace: &Namespace,
-        name: &FunctionName,
-        archive: impl Into<Archive> + Send,
-        revision: Option<&str>,
-    ) -> Result<Arc<DeployedFunction>, FunctionStoreError> {
-        let current = self.0.current(namespace, name, revision)?;
-        let (code, archive) = (self.0.code.clone(), archive.into());
-        blocking(move || code.check(&archive)).await?;
-        Ok(current)
     }
 
     /// Changes a function's settings.
