@@ -21,8 +21,8 @@ use tokio_util::io::StreamReader;
 use super::segment_of;
 use super::wire::{
     BRING, Bring, DECIDE, FETCH, Fence, Fetch, FetchReply, HELD, HeldCopyRequest, LET_GO, LetGo, Letter, METHODS,
-    NEWEST, NewestReply, OUTCOME, PINNED, POST, PREPARE, PinnedRequest, PrepareRequest, UnpushedRequest, WAITING,
-    WRITE, Want, WireError, Write, WriteEffect, WriteReply, decode, encode,
+    NEWEST, NewestReply, OUTCOME, OUTSIDE, OutsideCall, PINNED, POST, PREPARE, PinnedRequest, PrepareRequest,
+    UnpushedRequest, WAITING, WRITE, Want, WireError, Write, WriteEffect, WriteReply, decode, encode,
 };
 use crate::memory::draft::{Content, Draft};
 use crate::memory::fetch::{READ_RETRIES_MAX, TOLD_WITHIN};
@@ -31,6 +31,7 @@ use crate::memory::intake::BodyClaims;
 use crate::memory::machines::{EntryVersion, ForeignAnswer};
 use crate::memory::write_ticket::WriteSource;
 use crate::memory::{ObjectMemory, ObjectMemoryState};
+use crate::write_back::WriteMode;
 
 /// The answer to a call.
 type ServeResult<T> = Result<(T, Body), WireError>;
@@ -132,6 +133,11 @@ impl ObjectMemory {
                 let bring: Bring = read(&call)?;
                 answer(Ok((self.bring(&bring.objects).await, Body::empty())))
             }
+            _ if number == OUTSIDE.number => {
+                let report: OutsideCall = read(&call)?;
+                inner.is_member(call.peer, report.from)?;
+                answer(inner.serve_outside(report).await.map(|acted| (acted, Body::empty())))
+            }
             _ if number == NEWEST.number => answer(Ok((NewestReply { homes: inner.newest_here() }, Body::empty()))),
             _ => {
                 let Fence { shard, member } = read(&call)?;
@@ -197,7 +203,9 @@ impl ObjectMemoryState {
                 None => (None, None, Body::empty()),
                 Some(FoundBytes { meta, range, body }) => (Some(ObjectMeta::clone(&meta)), range, body),
             };
-            return Ok((FetchReply { reply, meta, range }, body));
+            // A write that begins outside after this drops the copies at the nodes.
+            let uncached = self.is_written_outside(&object);
+            return Ok((FetchReply { reply, meta, range, uncached }, body));
         }
         Err(WireError::Busy("the object changes faster than it can be read".to_owned()))
     }
@@ -338,7 +346,7 @@ impl ObjectMemoryState {
     ) -> WriteReply {
         let Write { request, who, id, becomes } = write;
         let id = id.map(RequestId);
-        let nothing = |newest| WriteReply { reply: None, outcome: Ok(None), newest };
+        let nothing = |newest| WriteReply { reply: None, outcome: Ok(None), newest, uncached: false };
         let ToHome::Put { request: number, .. } = &request.body else { return nothing(Version::OUTSIDE) };
         let (from, number) = (request.from, *number);
         let Ok(turn) = self.order.turn(&object).await else { return nothing(Version::OUTSIDE) };
@@ -383,6 +391,9 @@ impl ObjectMemoryState {
                 return nothing(Version::OUTSIDE);
             }
             written.map(Some).map_err(WireError::from)
+        } else if self.back.newest_waiting(&object).is_some_and(|newest| newest.mode == WriteMode::Through) {
+            // The first answer may have been that the store had not taken the write yet.
+            self.back.flush(&object).await.map(|()| None).map_err(WireError::from)
         } else {
             Ok(None)
         };
@@ -397,8 +408,9 @@ impl ObjectMemoryState {
             }
             ForeignWrite::Nothing => None,
         };
+        let uncached = self.is_written_outside(&object);
         drop(turn);
-        WriteReply { reply, outcome, newest }
+        WriteReply { reply, outcome, newest, uncached }
     }
 
     /// Delivers a letter of another process.

@@ -1,14 +1,15 @@
 //! The memory in a cluster: homes of shards come here and leave, and requests for other objects go to their homes.
 //!
-//! `here` answers calls to the homes in this process, `there` calls homes elsewhere, `posts` carries messages that need
-//! no answer. The map of homes, outside, decides which shards have their homes here; the ledger keeps the epochs of two
-//! homes apart.
+//! `here` answers calls to the homes in this process, `there` calls homes elsewhere, `outside` passes a store's reports
+//! on to them, `posts` carries messages that need no answer. The map of homes, beyond the memory, decides which shards
+//! have their homes here; the ledger keeps the epochs of two homes apart.
 
 mod compared;
 mod handing_over;
 mod here;
 mod listing;
 mod neighbours;
+mod outside;
 mod posts;
 mod remote_writes;
 mod there;
@@ -188,6 +189,7 @@ impl ObjectMemory {
         if let Some(neighbours) = &inner.neighbours {
             neighbours.set_home(shard, node);
         }
+        inner.announce_to_next_home(shard);
         if inner.me.is_some_and(|me| me.node == node) && !inner.coherence.is_home(shard) {
             // The home is about to begin here. What waits for it is sent again with its epoch, so when it has begun.
             return;
