@@ -17,7 +17,7 @@ use super::write_ticket::{AsideTicket, WriteTicket};
 use crate::sync::spawn;
 use crate::write_back::{
     Base, CommittedWrite, ObjectState, PlaceholderGuard, PlaceholderOutcome, PossibleBases, Room, Write, WriteBack,
-    WriteMode, WriteOrigin, about_write, record_of,
+    WriteMode, WriteOrigin, about_write, mark_of, record_of,
 };
 
 /// A write in mode `shadow` on its way to the journal.
@@ -334,10 +334,4 @@ impl WriteTicket {
         });
         self.back().marking(object, marking);
     }
-}
-
-/// The record by which the journal remembers that `object` is ephemeral.
-fn mark_of(object: &ObjectId, meta: &ObjectMeta) -> Result<Record, ObjectError> {
-    let about = about_write(object, WriteMode::Ephemeral, Some(meta), &PossibleBases::default(), None)?;
-    Ok(record_of(object, None, Change::Put { about }))
 }

@@ -7,6 +7,7 @@
 mod compared;
 mod handing_over;
 mod here;
+mod leaving;
 mod listing;
 mod neighbours;
 mod outside;
@@ -61,8 +62,6 @@ const BUFFER_BYTES: usize = 128 << 10;
 const PAUSE: Duration = Duration::from_millis(50);
 /// How long a listing waits until its node covers what the listing shows.
 const COVERED_WITHIN: Duration = Duration::from_secs(5);
-/// How long the appends of a home that leaves may take.
-const DRAIN_WITHIN: Duration = Duration::from_secs(10);
 
 /// Receives a body of `size` bytes into a segment: straight, or through a buffer that stays in the processor's cache,
 /// so that each page of the segment is written once and whole.
@@ -169,14 +168,16 @@ impl ObjectMemory {
         let epoch = inner.back.begin(shard);
         let all = records.iter().chain(&lost).cloned().collect();
         let recovered = async {
-            inner.back.recover(records, lost, may_lack_writes)?;
-            inner.find_transactions((shard, epoch), transactions).await
+            let handed_over = inner.back.recover(records, lost, may_lack_writes)?;
+            inner.find_transactions((shard, epoch), transactions).await?;
+            inner.take_ephemeral(epoch, handed_over).await
         };
-        recovered.await.inspect_err(|_| inner.lose_home(shard, epoch))?;
+        let ephemeral = recovered.await.inspect_err(|_| inner.lose_home(shard, epoch))?;
         let summary = inner.compared().carried(summary);
         let new = NewHome { shard, epoch, records: all, summary };
         let dropped = inner.coherence.take(inner.now(), new, limits().0);
         inner.settle(dropped);
+        ephemeral.iter().for_each(|object| inner.cache_held(object));
         inner.uses.begun();
         inner.resume_transactions(shard);
         tracing::info!(%shard, %epoch, "the home of a shard begins here");
@@ -196,19 +197,6 @@ impl ObjectMemory {
         }
         let dropped = inner.coherence.meet(inner.now(), shard, epoch);
         inner.settle(dropped);
-    }
-
-    /// Lets the home of a shard leave. It takes no more writes; returns when those under way have ended, or after ten
-    /// seconds. Nothing of the shard is here then.
-    #[boxed]
-    pub async fn let_go_of_home(&self, shard: ShardId) {
-        let inner = &self.0;
-        let epoch = inner.coherence.epoch_here(shard);
-        inner.uses.leave(shard, DRAIN_WITHIN).await;
-        if let Some(epoch) = epoch {
-            inner.lose_home(shard, epoch);
-        }
-        inner.uses.left(shard);
     }
 
     /// The newest versions of the homes here.
