@@ -133,7 +133,9 @@ impl WriteTicket {
         };
         let waits = back.newest_waiting(write.object).map(|newest| newest.mode);
         if !shadows.fits(write.object, &write.meta) {
-            return self.put_through(Write { mode: WriteMode::Through, ..write }).await;
+            let write = Write { mode: WriteMode::Through, ..write };
+            // As in `put`: in a cluster only pushes write the store.
+            return if self.inner.me.is_some() { self.put_journal(write).await } else { self.put_through(write).await };
         }
         // If a state without a placeholder were pushed now, it could replace the new placeholder.
         if waits.is_some_and(|mode| mode != WriteMode::Shadow) {

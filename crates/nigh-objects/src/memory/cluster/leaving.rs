@@ -11,7 +11,7 @@ use async_recursion::async_recursion as boxed;
 use futures::{StreamExt, TryStreamExt};
 use nigh_data::segment::{Segment, SegmentWriter};
 use nigh_data::{ObjectError, ObjectId, ObjectMeta};
-use nigh_terms::{Epoch, ShardId};
+use nigh_terms::{Epoch, ShardId, Version};
 use tokio::time::{Instant, timeout_at};
 
 use crate::kept::CachedCopy;
@@ -88,7 +88,7 @@ impl ObjectMemoryState {
     }
 
     /// Takes the ephemeral objects into memory that a former home has handed over, before the home begins here. They
-    /// are held for readers until `cache_held`.
+    /// are held for readers until `cache_taken`.
     ///
     /// # Errors
     /// The journal's. What it has not given in time is lost.
@@ -96,7 +96,7 @@ impl ObjectMemoryState {
         self: &Arc<Self>,
         epoch: Epoch,
         handed_over: Vec<HandedOverObject>,
-    ) -> Result<Vec<ObjectId>, ObjectError> {
+    ) -> Result<Vec<(ObjectId, Version)>, ObjectError> {
         let deadline = Instant::now() + HANDED_OVER_WITHIN;
         let taken = futures::stream::iter(handed_over).map(|(object, meta)| async move {
             let read = timeout_at(deadline, self.bytes_handed_over(&object, &meta)).await;
@@ -108,9 +108,19 @@ impl ObjectMemoryState {
                 }
             }
             self.back.mark_again(&object, epoch, &meta).await?;
-            Ok::<_, ObjectError>(object)
+            Ok::<_, ObjectError>((object, meta.version))
         });
         taken.buffer_unordered(HANDED_OVER_AT_ONCE).try_collect().await
+    }
+
+    /// Caches the taken objects, when the home has begun. What finds no room is lost.
+    pub(super) fn cache_taken(self: &Arc<Self>, taken: &[(ObjectId, Version)]) {
+        for (object, version) in taken {
+            self.cache_held(object);
+            if self.shelf().peek(object).is_none() {
+                self.back.gone_from_memory(object, *version);
+            }
+        }
     }
 
     async fn bytes_handed_over(self: &Arc<Self>, object: &ObjectId, meta: &ObjectMeta) -> Result<Segment, ObjectError> {

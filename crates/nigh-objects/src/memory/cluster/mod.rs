@@ -177,7 +177,7 @@ impl ObjectMemory {
         let new = NewHome { shard, epoch, records: all, summary };
         let dropped = inner.coherence.take(inner.now(), new, limits().0);
         inner.settle(dropped);
-        ephemeral.iter().for_each(|object| inner.cache_held(object));
+        inner.cache_taken(&ephemeral);
         inner.uses.begun();
         inner.resume_transactions(shard);
         tracing::info!(%shard, %epoch, "the home of a shard begins here");
