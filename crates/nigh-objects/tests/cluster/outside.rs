@@ -111,11 +111,12 @@ async fn an_outside_write_is_settled_with_the_home_whichever_node_is_told_and_al
     world.hand_over(shard, 0).await;
     world.tell_home(shard);
     let goes_through = async {
-        loop {
+        // The begin pushes a shadow too; what is written after that goes through.
+        let mut in_a_row = 0;
+        while in_a_row < 2 {
             world.nodes[&1].put(&name, b"through again").await.unwrap();
-            if at_store(&world, &name).await == (None, Some(b"through again".to_vec())) {
-                return;
-            }
+            let is_there = at_store(&world, &name).await == (None, Some(b"through again".to_vec()));
+            in_a_row = if is_there { in_a_row + 1 } else { 0 };
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
