@@ -7,6 +7,7 @@
 
 mod backup;
 mod cache_ways;
+mod cluster_outsiders;
 mod cluster_schedules;
 mod cluster_workflows;
 mod command_line;
