@@ -83,7 +83,7 @@ impl OutsideWrites {
             let named = going.map(|(token, until)| (object.clone(), token.clone(), until.since(now)));
             named.collect::<Vec<_>>()
         };
-        self.under_way.iter().filter(|(object, _)| fits(*object)).flat_map(of_object).collect()
+        self.under_way.iter().filter(|(object, _)| fits(object)).flat_map(of_object).collect()
     }
 
     fn forget_ended(&mut self, now: Monotonic) {

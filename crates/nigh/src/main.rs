@@ -104,7 +104,7 @@ enum Command {
     /// Deploy a function's folder at each save, and show its logs, results and times
     Dev(dev::DevArgs),
     /// Create a function from a folder or archive, or change it
-    Deploy(deploy::DeployArgs),
+    Deploy(Box<deploy::DeployArgs>),
     /// Run a function and print its answer
     Invoke(invoke::InvokeArgs),
     /// List, show and remove functions
@@ -277,7 +277,7 @@ async fn run(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Env(args) => env::run(&args, &globals).await?,
         Command::Init(args) => init::run(&args, &globals)?,
         Command::Dev(args) => return Box::pin(dev::run(args, &globals)).await,
-        Command::Deploy(args) => Box::pin(deploy::run(args, &globals)).await?,
+        Command::Deploy(args) => Box::pin(deploy::run(*args, &globals)).await?,
         Command::Functions(command) => functions::run(command, &globals).await?,
         Command::Openwhisk(command) => openwhisk::run(command, &globals).await?,
         Command::Activations(args) => activations::run(args, &globals).await?,

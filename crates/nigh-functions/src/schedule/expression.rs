@@ -22,7 +22,7 @@ pub enum ScheduleExpression {
     /// Every so many milliseconds.
     Rate(u64),
     /// Whenever the calendar of the schedule's time zone fits.
-    Cron(CronExpression),
+    Cron(Box<CronExpression>),
 }
 
 /// Why a text is no schedule expression.
@@ -74,7 +74,7 @@ impl std::str::FromStr for ScheduleExpression {
                 date.map(Self::At).ok_or_else(|| ExpressionError::At(inner.to_owned()))
             }
             "rate" => rate(inner).map(Self::Rate).ok_or_else(|| ExpressionError::Rate(inner.to_owned())),
-            "cron" => Ok(Self::Cron(inner.parse()?)),
+            "cron" => Ok(Self::Cron(Box::new(inner.parse()?))),
             _ => Err(form()),
         }
     }

@@ -183,10 +183,11 @@ impl Applying<'_> {
             Undo::Settings(before) => doors.lambda.update_settings(name, &before, &Value::Null).await.map(drop)?,
             Undo::Reserve(count) => doors.lambda.reserve(name, count).await?,
             Undo::Url(access) => self.set_url(access).await.map(drop)?,
-            Undo::Rules(bucket, rules) => match &doors.s3 {
-                Some(s3) => s3.set_notifications(&bucket, &rules).await?,
-                None => {}
-            },
+            Undo::Rules(bucket, rules) => {
+                if let Some(s3) = &doors.s3 {
+                    s3.set_notifications(&bucket, &rules).await?;
+                }
+            }
             Undo::Schedule(before) => schedules::put_back(name, before.as_ref(), self.globals).await?,
             Undo::Machine(definition) => match (&doors.states, definition) {
                 (Some(states), Some(definition)) => states.give(name.as_str(), &definition).await?,

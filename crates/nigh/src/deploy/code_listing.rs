@@ -10,10 +10,13 @@ use crate::archive::CodeFile;
 /// The most bytes of a source file that is searched for its handler.
 const SOURCE_MAX: u64 = 1 << 20;
 
+/// Gives the text of the file of a name, if it is text.
+type ReadText<'a> = dyn Fn(&str) -> Option<String> + 'a;
+
 /// The files, by name, and a way to read their text.
 pub(crate) struct CodeListing<'a> {
     files: BTreeMap<String, Permission>,
-    read: Box<dyn Fn(&str) -> Option<String> + 'a>,
+    read: Box<ReadText<'a>>,
 }
 
 /// Whether a file may be executed.
