@@ -87,7 +87,7 @@ async fn aws_cli_manages_and_invokes_functions_unmodified() {
 async fn boto3_manages_schedules_unmodified() {
     let python = program("python3");
     if !can_run(&python, &["-c", "import boto3"]).await {
-        println!("SKIPPED: boto3_manages_schedules_unmodified: {python} has no boto3");
+        skip("boto3_manages_schedules_unmodified", format_args!("{python} has no boto3"));
         return;
     }
     let door = Door::open().await;
@@ -98,7 +98,7 @@ async fn boto3_manages_schedules_unmodified() {
 async fn aws_cli_manages_schedules_unmodified() {
     let aws = program("aws");
     if !can_run(&aws, &["--version"]).await {
-        println!("SKIPPED: aws_cli_manages_schedules_unmodified: there is no aws-cli");
+        skip("aws_cli_manages_schedules_unmodified", "there is no aws-cli");
         return;
     }
     let door = Door::open().await;

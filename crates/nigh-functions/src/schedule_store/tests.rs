@@ -91,8 +91,8 @@ async fn no_run_begins_after_a_pause_a_change_or_a_removal_was_acknowledged() {
             "change" => store.update(&key(change), settings("f", "rate(1 hour)")).await.map(drop).unwrap(),
             _ => store.delete(&key(change)).await.unwrap(),
         }
-        let late = store.advance(&key(change), &made, made.schedule.progress.with_run(&node, place.clock.wall()));
-        let refused = late.await.unwrap_err();
+        let progress = made.schedule.progress.with_run(&node, place.clock.wall());
+        let refused = store.advance(&key(change), &made, progress).await.unwrap_err();
         assert!(matches!(refused, ScheduleError::Registry(RegistryError::Conflict { .. })), "{change}: {refused}");
     }
     assert!(matches!(store.delete(&key("removal")).await, Err(ScheduleError::NotFound(_))));

@@ -20,6 +20,7 @@ use tokio::runtime::Runtime;
 
 use crate::platform::{NIGH, PATIENCE, command, python, wait_for};
 use crate::programs::build_programs;
+use crate::skipped::skip;
 
 const NODES: u8 = 2;
 /// Objects of each part of the test: their homes are at both nodes.
@@ -113,7 +114,7 @@ impl Nodes {
     fn start(test: &str) -> Option<Self> {
         let python = python(test)?;
         let Some(nats_server) = find_nats_server() else {
-            println!("SKIPPED: {test}: nats-server is not installed; `make peers` installs it");
+            skip(test, "nats-server is not installed; `make peers` installs it");
             return None;
         };
         let folder = tempfile::tempdir().unwrap();
@@ -126,7 +127,7 @@ impl Nodes {
         let swift = match Swift::start_with_nigh(&folder.path().join("swift"), middleware) {
             Ok(swift) => swift,
             Err(missing @ PeerError::NotInstalled { .. }) => {
-                println!("SKIPPED: {test}: {missing}");
+                skip(test, missing);
                 return None;
             }
             Err(error) => panic!("{error}"),

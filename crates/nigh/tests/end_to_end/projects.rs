@@ -10,6 +10,7 @@ use std::process::{Command, Output};
 use serde_json::{Value, json};
 
 use crate::platform::{Node, command, python, wait_for};
+use crate::skipped::skip;
 
 /// Runs the command in `folder`.
 fn nigh_in(node: &Node, folder: &Path, arguments: &[&str]) -> Output {
@@ -125,7 +126,7 @@ fn the_node_template_deploys_answers_its_event_and_passes_its_own_test() {
     let test = "the_node_template_deploys_answers_its_event_and_passes_its_own_test";
     let Some(python) = python(test) else { return };
     if !Path::new("/usr/bin/node").exists() {
-        println!("SKIPPED: {test}: there is no /usr/bin/node");
+        skip(test, "there is no /usr/bin/node");
         return;
     }
     let node = Node::start(&python);
@@ -148,7 +149,7 @@ fn the_go_template_deploys_answers_its_event_and_passes_its_own_test() {
     let test = "the_go_template_deploys_answers_its_event_and_passes_its_own_test";
     let Some(python) = python(test) else { return };
     if Command::new("go").arg("version").output().is_err() {
-        println!("SKIPPED: {test}: there is no Go");
+        skip(test, "there is no Go");
         return;
     }
     let node = Node::start(&python);
