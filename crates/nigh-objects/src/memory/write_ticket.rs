@@ -59,7 +59,7 @@ enum Writer {
     /// A request of this node waits.
     Own { request: RequestId, done: Option<oneshot::Receiver<Result<Stamp, PutFailure>>> },
     /// A request of another node waits; `copy` is cached here.
-    Foreign { answered: watch::Receiver<Option<Reply<ObjectId>>>, copy: Option<CostedCopy> },
+    Foreign { answered: watch::Receiver<Option<Reply<ObjectId>>>, copy: Mutex<Option<CostedCopy>> },
 }
 
 /// A write under way at a home here. If it is dropped half way, it leaves no copy, and its outcome is unknown.
@@ -108,7 +108,7 @@ impl WriteTicket {
                 let by = WriteOrigin { member: request.from, request: *id, token: Token::clone(token) };
                 return match coherence.foreign_write(inner.now(), object, request) {
                     ForeignWrite::Append(append, answered) => {
-                        Ok((Writer::Foreign { answered, copy: None }, append, by, None))
+                        Ok((Writer::Foreign { answered, copy: Mutex::default() }, append, by, None))
                     }
                     ForeignWrite::Answer(_) | ForeignWrite::Nothing => Err(moved()),
                 };
@@ -156,15 +156,23 @@ impl WriteTicket {
         let shelved = CostedCopy { kept, cost: room.take(), origin };
         match &mut self.writer {
             Writer::Own { request, .. } => self.inner.coherence.deposit(*request, shelved),
-            Writer::Foreign { copy, .. } => *copy = Some(shelved),
+            Writer::Foreign { copy, .. } => *copy.lock() = Some(shelved),
         }
     }
 
     /// Takes the copy back: the write gets its version and is not cached.
     fn withdraw(&self) {
-        if let Writer::Own { request, .. } = &self.writer {
-            let withdrawn = self.inner.coherence.withdraw(*request);
-            self.inner.settle(withdrawn);
+        match &self.writer {
+            Writer::Own { request, .. } => {
+                let withdrawn = self.inner.coherence.withdraw(*request);
+                self.inner.settle(withdrawn);
+            }
+            Writer::Foreign { copy, .. } => {
+                let withdrawn = copy.lock().take();
+                if let Some(copy) = withdrawn {
+                    self.inner.shelf().release(copy.cost);
+                }
+            }
         }
     }
 
@@ -209,7 +217,8 @@ impl WriteTicket {
         };
         let answer = answered.wait_for(Option::is_some).await.map(|answer| answer.clone());
         let Ok(Some(Reply { body: FromHome::Written { stamp, .. }, .. })) = answer else { return Err(ended()) };
-        if let Some(copy) = copy.take() {
+        let copy = copy.lock().take();
+        if let Some(copy) = copy {
             let dropped = self.inner.coherence.adopt(self.inner.now(), &self.object, stamp.version, copy);
             self.inner.settle(dropped);
         }
@@ -350,8 +359,11 @@ impl Drop for AsideTicket {
 
 impl Drop for WriteTicket {
     fn drop(&mut self) {
-        if let Writer::Foreign { copy: Some(copy), .. } = &self.writer {
-            self.inner.shelf().release(copy.cost);
+        if let Writer::Foreign { copy, .. } = &self.writer {
+            let unused = copy.lock().take();
+            if let Some(copy) = unused {
+                self.inner.shelf().release(copy.cost);
+            }
         }
         self.inner.writing.lock().remove(&self.object);
         // The ledger was asked and may have the write, although it has not answered.
