@@ -59,7 +59,7 @@ enum Writer {
     /// A request of this node waits.
     Own { request: RequestId, done: Option<oneshot::Receiver<Result<Stamp, PutFailure>>> },
     /// A request of another node waits; `copy` is cached here.
-    Foreign { answered: watch::Receiver<Option<Reply<ObjectId>>>, copy: Mutex<Option<CostedCopy>> },
+    Foreign { answered: watch::Receiver<Option<Reply<ObjectId>>>, copy: Mutex<Option<Box<CostedCopy>>> },
 }
 
 /// A write under way at a home here. If it is dropped half way, it leaves no copy, and its outcome is unknown.
@@ -156,7 +156,7 @@ impl WriteTicket {
         let shelved = CostedCopy { kept, cost: room.take(), origin };
         match &mut self.writer {
             Writer::Own { request, .. } => self.inner.coherence.deposit(*request, shelved),
-            Writer::Foreign { copy, .. } => *copy.lock() = Some(shelved),
+            Writer::Foreign { copy, .. } => *copy.lock() = Some(Box::new(shelved)),
         }
     }
 
@@ -219,7 +219,7 @@ impl WriteTicket {
         let Ok(Some(Reply { body: FromHome::Written { stamp, .. }, .. })) = answer else { return Err(ended()) };
         let copy = copy.lock().take();
         if let Some(copy) = copy {
-            let dropped = self.inner.coherence.adopt(self.inner.now(), &self.object, stamp.version, copy);
+            let dropped = self.inner.coherence.adopt(self.inner.now(), &self.object, stamp.version, *copy);
             self.inner.settle(dropped);
         }
         Ok(Some(stamp))
