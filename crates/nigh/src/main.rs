@@ -27,6 +27,7 @@ mod objects;
 mod openwhisk;
 mod output;
 mod printable;
+mod sam;
 mod status;
 mod up;
 mod workflow;
