@@ -8,7 +8,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 # Where .deps really lies: it may be a link to a folder that several checkouts share.
 mkdir -p "$root/.deps"
 venv="$(cd -P "$root/.deps" && pwd)/cachesim"
-python=${NIGH_PYTHON:-python3}
+python=${PYTHON:-python3}
 
 fail() {
     echo "install-cache-simulators: $1" >&2

@@ -10,7 +10,7 @@ cache=${XDG_CACHE_HOME:-$HOME/.cache}/nigh/peers
 versions=$root/crates/nigh-lab/peers/versions
 clients=$root/crates/nigh-lab/peers/clients.txt
 python=$root/.deps/python/bin/python3
-[ -x "$python" ] || python=${NIGH_PYTHON:-python3}
+[ -x "$python" ] || python=${PYTHON:-python3}
 left_out=0
 
 say() { echo "install-peers: $*"; }

@@ -2,7 +2,7 @@
 # Makes .deps/python: the interpreter, the Lambda runtime client and the packages of functions/, exactly as pinned.
 #
 # Run it as often as you like: it does nothing when the folder is what it would make. It never touches the machine's
-# own Python. NIGH_PYTHON names another interpreter than `python3` (3.10 to 3.13, for which the pins have wheels).
+# own Python. PYTHON names another interpreter than `python3` (3.10 to 3.13, for which the pins have wheels).
 set -eu
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -13,14 +13,14 @@ venv="$deps/python"
 requirements="$root/functions/requirements.txt"
 instrument="$root/runtimes/python/nigh_phases"
 policy="$root/runtimes/python/imagemagick/policy.xml"
-python=${NIGH_PYTHON:-python3}
+python=${PYTHON:-python3}
 
 say() { printf 'install-python: %s\n' "$*"; }
 fail() { printf 'install-python: %s\n' "$*" >&2; exit 1; }
 
-command -v "$python" >/dev/null 2>&1 || fail "there is no '$python'. Install Python 3.10 to 3.13, or set NIGH_PYTHON to it."
+command -v "$python" >/dev/null 2>&1 || fail "there is no '$python'. Install Python 3.10 to 3.13, or set PYTHON to it."
 "$python" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' \
-    || fail "$("$python" --version) will not do: the pins have wheels for Python 3.10 to 3.13. Set NIGH_PYTHON to one."
+    || fail "$("$python" --version) will not do: the pins have wheels for Python 3.10 to 3.13. Set PYTHON to one."
 "$python" -c 'import venv, ensurepip' 2>/dev/null \
     || fail "this Python cannot make virtual environments. On Debian and Ubuntu: apt-get install python3-venv."
 

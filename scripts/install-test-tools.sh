@@ -9,7 +9,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 # Where .deps really lies: it may be a link to a folder that several checkouts share.
 mkdir -p "$root/.deps"
 deps=$(cd -P "$root/.deps" && pwd)
-python=${NIGH_PYTHON:-python3}
+python=${PYTHON:-python3}
 
 # venv FOLDER REQUIREMENTS: a virtual environment of them.
 venv() {

@@ -82,6 +82,7 @@ impl StateFile {
     /// If it is no state file, is held by another process, or has a newer format.
     pub fn open(path: &Path) -> Result<Self, StateError> {
         let failed = |source: redb::Error| StateError::Database { path: path.to_owned(), source: Box::new(source) };
+        let is_new = !path.exists();
         let database = open_database(path).map_err(|e| failed(e.into()))?;
         let (found, nigh) = stored_format(&database).map_err(failed)?;
         match found {
@@ -90,7 +91,13 @@ impl StateFile {
                 return Err(StateError::Newer { path: path.to_owned(), found, nigh });
             }
             Some(FORMAT) if nigh.as_deref() == Some(NIGH) => {}
-            found => migrate(&database, found.unwrap_or(FIRST)).map_err(failed)?,
+            found => {
+                let from = found.unwrap_or(FIRST);
+                migrate(&database, from).map_err(failed)?;
+                if from < FORMAT && !is_new {
+                    tracing::info!(from, to = FORMAT, "the state file was migrated to this build's format");
+                }
+            }
         }
         let database = Arc::new(Mutex::new(Some(Arc::new(database))));
         Ok(Self { path: path.into(), database, writes: watch::Sender::new(0) })
@@ -180,9 +187,6 @@ fn migrate(database: &Database, from: u64) -> Result<(), redb::Error> {
     let write = database.begin_write()?;
     prepare(&write, from)?;
     write.commit()?;
-    if from < FORMAT {
-        tracing::info!(from, to = FORMAT, "the state file was migrated to this build's format");
-    }
     Ok(())
 }
 
@@ -211,6 +215,7 @@ mod tests {
     use std::process::{Child, Command, Stdio};
 
     use super::*;
+    use crate::skipped::skip;
     use crate::{LocalRegistry, Registry as _};
 
     fn opened(state: &StateFile) -> Arc<Database> {
@@ -311,7 +316,7 @@ mod tests {
     async fn a_file_whose_disk_was_full_takes_writes_again_when_there_is_room() {
         let test = "a_file_whose_disk_was_full_takes_writes_again_when_there_is_room";
         let Some((folder, mut keeper)) = small_disk() else {
-            return println!("SKIPPED: {test}: no file system can be mounted by this user");
+            return skip(test, "no file system can be mounted by this user");
         };
         let state = StateFile::open(&folder.join("state.redb")).unwrap();
         let (registry, same) = (LocalRegistry::new(state.clone()), LocalRegistry::new(state.clone()));

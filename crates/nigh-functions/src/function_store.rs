@@ -36,6 +36,7 @@ use crate::code_archive::Archive;
 use crate::code_store::{CodeStore, CodeStoreError, CodeVersion};
 use crate::function::Function;
 use crate::layer_store::LayerStore;
+use crate::schedule_store::ScheduleStore;
 
 const TABLE: &str = "functions";
 /// The folder of layers, below that of functions.
@@ -71,6 +72,7 @@ struct FunctionStoreState {
     /// The function of a URL's id.
     urls: RwLock<HashMap<String, (Namespace, FunctionName)>>,
     layers: LayerStore,
+    schedules: ScheduleStore,
     changing: Mutex<HashSet<(Namespace, FunctionName)>>,
     /// Locked while a reserve is compared with the others'.
     reserving: tokio::sync::Mutex<()>,
@@ -101,6 +103,7 @@ impl FunctionStore {
         clock: Arc<dyn Clock>,
         limits: FunctionLimits,
     ) -> Result<Self, FunctionStoreError> {
+        let schedules = ScheduleStore::open(Arc::clone(&registry), Arc::clone(&clock)).await?;
         let mut index = Index::new();
         for (key, stored) in registry.list(TABLE, "").await? {
             let deployed = decode(&key, &stored.value, stored.revision)?;
@@ -130,6 +133,7 @@ impl FunctionStore {
             limits,
             urls: RwLock::new(urls(&index)),
             layers,
+            schedules,
             index: RwLock::new(index),
             changing: Mutex::default(),
             reserving: tokio::sync::Mutex::default(),
@@ -147,6 +151,7 @@ impl FunctionStore {
     /// If the watch cannot begin.
     pub async fn follow(&self) -> Result<(), FunctionStoreError> {
         self.0.shares_code.store(true, Ordering::Relaxed);
+        self.0.schedules.follow().await?;
         let changes = self.0.registry.watch(TABLE).await?;
         tokio::spawn(following::follow(Arc::downgrade(&self.0), changes));
         Ok(())
@@ -194,6 +199,21 @@ impl FunctionStore {
     #[must_use]
     pub fn layers(&self) -> &LayerStore {
         &self.0.layers
+    }
+
+    /// The schedules that run functions.
+    #[must_use]
+    pub fn schedules(&self) -> &ScheduleStore {
+        &self.0.schedules
+    }
+
+    /// Removes the schedules of functions that do not exist: a crash came between the two removals. For a node alone.
+    ///
+    /// # Errors
+    /// If the registry refuses.
+    pub async fn sweep_schedules(&self) -> Result<(), FunctionStoreError> {
+        let is_deployed = |namespace: &Namespace, name: &FunctionName| self.get(namespace, name).is_some();
+        Ok(self.0.schedules.sweep(is_deployed).await?)
     }
 
     /// The archive of `function`, as it was uploaded.
@@ -357,7 +377,7 @@ impl FunctionStore {
         reserved.collect()
     }
 
-    /// Removes a function. Invocations that run go on to their end.
+    /// Removes a function and its schedules. Invocations that run go on to their end.
     ///
     /// # Errors
     /// If it is not there, or the registry refuses.

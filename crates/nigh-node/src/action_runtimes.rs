@@ -66,7 +66,8 @@ fn bring(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-async fn probe(node: &Path) -> Result<NodeRuntime, String> {
+/// The Node.js of this program, or why it is none.
+pub(crate) async fn probe(node: &Path) -> Result<NodeRuntime, String> {
     let asked = tokio::process::Command::new(node)
         .args(["-e", QUESTION])
         // The operator's options must not apply to actions.

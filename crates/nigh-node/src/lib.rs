@@ -16,6 +16,7 @@ pub mod endpoints;
 pub mod explain;
 pub mod features;
 mod http_adapter;
+pub mod inventory;
 pub mod learning;
 pub mod llc;
 pub mod local_cluster;
@@ -27,6 +28,9 @@ mod piped_body;
 pub mod profiling;
 pub mod python;
 mod python_library;
+#[cfg(test)]
+#[path = "../../../tests/skipped.rs"]
+mod skipped;
 pub mod state_folder;
 pub mod status;
 pub mod store;

@@ -1,7 +1,5 @@
 //! This machine's facts, for defaults and the status.
 
-use std::path::{Path, PathBuf};
-
 use nigh_terms::ByteSize;
 
 /// The facts of this machine.
@@ -13,8 +11,6 @@ pub struct Machine {
     pub memory: ByteSize,
     /// The number of processors that this process may use.
     pub cpus: usize,
-    /// The Python interpreter found first in `PATH`; `python3` if there is none.
-    pub python: PathBuf,
 }
 
 /// The files with a container's memory limit, as seen from inside: cgroup v2, then v1.
@@ -37,7 +33,6 @@ impl Machine {
             hostname: rustix::system::uname().nodename().to_string_lossy().into_owned(),
             memory,
             cpus: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
-            python: find_in_path("python3").unwrap_or_else(|| PathBuf::from("python3")),
         }
     }
 }
@@ -45,15 +40,6 @@ impl Machine {
 fn memory_total(meminfo: &str) -> Option<ByteSize> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     line.trim().strip_suffix("kB")?.trim().parse().ok().map(ByteSize::kib)
-}
-
-fn find_in_path(program: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| is_program(file))
-}
-
-fn is_program(file: &Path) -> bool {
-    rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok() && file.is_file()
 }
 
 #[cfg(test)]

@@ -1,5 +1,8 @@
-//! The Python of functions: probed once, at the start, for its version and the folders of its packages.
+//! The Python of functions: found and probed once, at the start, for its version and the folders of its packages.
 
+mod candidates;
+
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -9,7 +12,10 @@ use nigh_sandbox::runtime_command::PythonRuntime;
 use serde::Deserialize;
 use thiserror::Error;
 
-/// How long the interpreter may take to answer.
+pub use self::candidates::Places;
+use crate::config::PythonChoice;
+
+/// How long an interpreter may take to answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Folders that every sandbox has.
 const SYSTEM_FOLDERS: [&str; 5] = ["/usr", "/bin", "/lib", "/lib64", "/sbin"];
@@ -20,6 +26,7 @@ import importlib.util, json, os, sys
 print(json.dumps({
     'major': sys.version_info[0], 'minor': sys.version_info[1], 'executable': sys.executable,
     'client': importlib.util.find_spec('awslambdaric') is not None,
+    'boto3': importlib.util.find_spec('boto3') is not None,
     'folders': [sys.prefix, sys.base_prefix, os.path.dirname(os.path.realpath(sys.executable))]
         + [path for path in sys.path if path and os.path.isdir(path)],
 }))";
@@ -40,13 +47,51 @@ pub enum PythonError {
     },
     /// The interpreter lacks AWS's runtime client.
     #[error(
-        "{interpreter} has no awslambdaric; install it there, or start `nigh up --python PROGRAM` with an interpreter \
-         that has it (in the configuration file: functions.python)"
+        "{interpreter} has no awslambdaric; install it there (`{interpreter} -m pip install awslambdaric boto3`), or start \
+         `nigh up --python PROGRAM` with an interpreter that has it (in the configuration file: functions.python)"
     )]
     NoClient {
         /// The path of the interpreter.
         interpreter: PathBuf,
+        /// Its version: 11 of 3.11.
+        minor: u8,
     },
+    /// No interpreter of this machine has AWS's runtime client.
+    #[error("{}", none_fits(.found, .own))]
+    NoneFits {
+        /// The Pythons that were found and their versions: 11 of 3.11.
+        found: Vec<(PathBuf, u8)>,
+        /// Where to make an environment that Nigh finds.
+        own: PathBuf,
+    },
+}
+
+/// What was found, and the command that makes an environment that Nigh finds by itself.
+fn none_fits(found: &[(PathBuf, u8)], own: &Path) -> String {
+    /// Further ones are counted.
+    const NAMED_MAX: usize = 3;
+    let own = own.display();
+    let make = format!("{own} && {own}/bin/pip install awslambdaric boto3");
+    let Some((first, _)) = found.first() else {
+        return format!(
+            "no Python 3 is found on this machine; install one, with its module venv, and run \
+             `python3 -m venv {make}`, or name another with `nigh up --python PROGRAM` (functions.python)"
+        );
+    };
+    let mut named = String::new();
+    for (interpreter, minor) in found.iter().take(NAMED_MAX) {
+        let comma = if named.is_empty() { "" } else { ", " };
+        // Writing to a String cannot fail.
+        let _ = write!(named, "{comma}{} (3.{minor})", interpreter.display());
+    }
+    if found.len() > NAMED_MAX {
+        let _ = write!(named, " and {} more", found.len() - NAMED_MAX);
+    }
+    format!(
+        "no Python of this machine has awslambdaric: {named}; run `{} -m venv {make}`, or name another with \
+         `nigh up --python PROGRAM` (functions.python)",
+        first.display()
+    )
 }
 
 #[derive(Deserialize)]
@@ -55,7 +100,49 @@ struct PythonProgram {
     minor: u8,
     executable: PathBuf,
     client: bool,
+    boto3: bool,
     folders: Vec<PathBuf>,
+}
+
+impl PythonProgram {
+    /// The runtime; `further` folders are added to those that it needs.
+    fn runtime(self, further: &[PathBuf]) -> PythonRuntime {
+        let folders = outermost(self.folders.into_iter().chain(further.iter().cloned()));
+        PythonRuntime { minor: self.minor, interpreter: self.executable, folders }
+    }
+}
+
+/// The Python of functions, by the setting. `further` folders are added to those that it needs.
+///
+/// # Errors
+/// If the named program is not a Python 3 with AWS's runtime interface client, or none of this machine is.
+#[boxed]
+pub async fn find(choice: &PythonChoice, further: &[PathBuf]) -> Result<PythonRuntime, PythonError> {
+    match choice {
+        PythonChoice::Program(program) => probe(program, further).await,
+        PythonChoice::Auto => search(&Places::of_process(), further).await,
+    }
+}
+
+/// The first Python of `places` that has AWS's runtime interface client and boto3, which handlers expect as on Lambda;
+/// if none has both, the first with the client.
+async fn search(places: &Places, further: &[PathBuf]) -> Result<PythonRuntime, PythonError> {
+    let (mut without, mut without_boto3) = (Vec::new(), None);
+    for candidate in places.candidates() {
+        match ask(&candidate).await {
+            Ok(found) if found.boto3 => return Ok(found.runtime(further)),
+            Ok(found) => without_boto3 = without_boto3.or(Some(found)),
+            Err(PythonError::NoClient { interpreter, minor }) => without.push((interpreter, minor)),
+            Err(error) => tracing::debug!(%error, "a Python is passed over"),
+        }
+    }
+    match without_boto3 {
+        Some(found) => Ok(found.runtime(further)),
+        None => {
+            let own = places.own().unwrap_or(Path::new("nigh-python")).to_owned();
+            Err(PythonError::NoneFits { found: without, own })
+        }
+    }
 }
 
 /// Probes `interpreter`; `further` folders are added to those that it needs.
@@ -64,6 +151,10 @@ struct PythonProgram {
 /// If it is not a Python 3 with AWS's runtime interface client.
 #[boxed]
 pub async fn probe(interpreter: &Path, further: &[PathBuf]) -> Result<PythonRuntime, PythonError> {
+    Ok(ask(interpreter).await?.runtime(further))
+}
+
+async fn ask(interpreter: &Path) -> Result<PythonProgram, PythonError> {
     let failed = |reason: String| PythonError::NotAsked { interpreter: interpreter.to_owned(), reason };
     let asked = tokio::process::Command::new(interpreter)
         // The operator's PYTHON* variables and user packages must not apply to functions.
@@ -85,10 +176,9 @@ pub async fn probe(interpreter: &Path, further: &[PathBuf]) -> Result<PythonRunt
         return Err(failed(format!("this is Python {}", answer.major)));
     }
     if !answer.client {
-        return Err(PythonError::NoClient { interpreter: interpreter.to_owned() });
+        return Err(PythonError::NoClient { interpreter: interpreter.to_owned(), minor: answer.minor });
     }
-    let folders = outermost(answer.folders.into_iter().chain(further.iter().cloned()));
-    Ok(PythonRuntime { minor: answer.minor, interpreter: answer.executable, folders })
+    Ok(answer)
 }
 
 /// Each folder once, without folders inside another one and without those that every sandbox has.
@@ -122,5 +212,52 @@ mod tests {
         let message = probe(Path::new("/bin/false"), &[]).await.unwrap_err().to_string();
         assert!(message.contains("/bin/false") && message.contains("functions.python"), "{message}");
         assert!(probe(Path::new("/nowhere/python3"), &[]).await.is_err());
+    }
+
+    #[test]
+    fn where_no_python_fits_the_message_has_the_command_that_mends_it() {
+        let found = (9..14).map(|minor| (PathBuf::from(format!("/opt/python3.{minor}")), minor)).collect();
+        let message = PythonError::NoneFits { found, own: "/home/u/.local/share/nigh/python".into() }.to_string();
+        for part in [
+            "/opt/python3.9 (3.9), /opt/python3.10 (3.10), /opt/python3.11 (3.11) and 2 more",
+            "`/opt/python3.9 -m venv /home/u/.local/share/nigh/python && ",
+            "/bin/pip install awslambdaric boto3`",
+            "--python",
+        ] {
+            assert!(message.contains(part), "{part}: {message}");
+        }
+        let none = PythonError::NoneFits { found: Vec::new(), own: "/o".into() }.to_string();
+        assert!(none.contains("no Python 3 is found") && none.contains("python3 -m venv /o"), "{none}");
+    }
+
+    #[tokio::test]
+    async fn of_several_pythons_the_first_with_client_and_boto3_is_taken_and_of_none_all_are_named() {
+        use std::os::unix::fs::PermissionsExt as _;
+
+        let root = tempfile::tempdir().unwrap();
+        // A program that answers as an interpreter does.
+        let python = |folder: &str, minor: u8, client: bool, boto3: bool| {
+            let folder = root.path().join(folder);
+            std::fs::create_dir_all(&folder).unwrap();
+            let program = folder.join("python3");
+            let answer = format!(
+                "{{\"major\": 3, \"minor\": {minor}, \"executable\": \"{}\", \"client\": {client}, \"boto3\": {boto3}, \
+                 \"folders\": []}}",
+                program.display()
+            );
+            std::fs::write(&program, format!("#!/bin/sh\necho '{answer}'\n")).unwrap();
+            std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+            folder
+        };
+        let (bare, half, whole) =
+            (python("a", 9, false, true), python("b", 10, true, false), python("c", 12, true, true));
+        let found = async |path: &[&PathBuf]| {
+            let places = Places::of_path(path.iter().map(|folder| (*folder).clone()).collect());
+            search(&places, &[]).await.map(|runtime| runtime.minor)
+        };
+        assert_eq!(found(&[&bare, &half, &whole]).await.unwrap(), 12);
+        assert_eq!(found(&[&bare, &half]).await.unwrap(), 10);
+        let refused = found(&[&bare]).await.unwrap_err();
+        assert!(matches!(&refused, PythonError::NoneFits { found, .. } if found.len() == 1 && found[0].1 == 9));
     }
 }

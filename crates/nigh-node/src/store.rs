@@ -258,8 +258,7 @@ mod tests {
     use crate::machine::Machine;
 
     fn settings(state: &Path) -> Settings {
-        let machine =
-            Machine { hostname: "n".to_owned(), memory: ByteSize::gib(1), cpus: 1, python: "/usr/bin/python3".into() };
+        let machine = Machine { hostname: "n".to_owned(), memory: ByteSize::gib(1), cpus: 1 };
         Settings::defaults(state, &machine)
     }
 

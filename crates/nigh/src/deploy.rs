@@ -16,6 +16,7 @@ use crate::archive;
 use crate::context::Globals;
 use crate::error::CliError;
 use crate::output;
+use crate::schedules::ScheduleArgs;
 
 /// Options of `nigh deploy`.
 #[derive(Args)]
@@ -25,6 +26,7 @@ Examples:
   nigh deploy tool --zip tool.zip --runtime provided --env LEVEL=2 --env MODE=fast
   nigh deploy blur --timeout 2min                 an existing function: only this setting changes
   nigh deploy blur --trigger pictures/in/ --reserved 4 --url iam
+  nigh deploy report --cron '0 9 ? * MON-FRI *' --timezone Europe/Berlin
   nigh deploy fetch --network outbound            where the node permits it (functions.network)
 
 A folder is packed without .git, __pycache__ and the like. For `provided`, the archive's `bootstrap` is run.
@@ -79,6 +81,8 @@ pub(crate) struct DeployArgs {
     /// Invoke the function for each new object of BUCKET whose key begins with PREFIX; may be repeated
     #[arg(long = "trigger", value_name = "BUCKET[/PREFIX]", value_parser = trigger)]
     triggers: Vec<Trigger>,
+    #[command(flatten)]
+    schedule: ScheduleArgs,
 }
 
 /// The reserved concurrency of a function.
@@ -196,7 +200,8 @@ fn after(done: Option<&str>, name: &FunctionName, step: &str, error: ClientError
 /// Deploys.
 pub(crate) async fn run(args: DeployArgs, globals: &Globals) -> Result<(), CliError> {
     let (change, code) = (args.change()?, args.code()?);
-    let attaches = args.reserved.is_some() || args.url.is_some() || !args.triggers.is_empty();
+    let attaches =
+        args.reserved.is_some() || args.url.is_some() || !args.triggers.is_empty() || !args.schedule.is_empty();
     if code.is_none() && change.is_empty() && !attaches {
         let nothing = "nothing to deploy: name the code with --folder or --zip, or a setting to change";
         return Err(CliError::Usage(nothing.to_owned()));
@@ -233,6 +238,11 @@ pub(crate) async fn run(args: DeployArgs, globals: &Globals) -> Result<(), CliEr
             notified.map_err(|error| failed(&format!("--trigger {trigger}"), error))?;
         }
     }
+    let arn = function.get("FunctionArn").and_then(Value::as_str).unwrap_or_default();
+    let scheduled = args.schedule.apply(&args.name, arn, is_changed.then_some(done), globals).await?;
+    if let Some(words) = scheduled {
+        function["Schedule"] = words.into();
+    }
     if globals.json {
         return output::json(&function);
     }
@@ -250,7 +260,11 @@ pub(crate) async fn run(args: DeployArgs, globals: &Globals) -> Result<(), CliEr
         ByteSize::mib(number("MemorySize")),
         number("Timeout"),
         ByteSize(number("CodeSize")),
-    ))
+    ))?;
+    match function.get("Schedule").and_then(Value::as_str) {
+        Some(words) => output::line(format_args!("schedule: {words}; `nigh schedules ls` shows when it runs")),
+        None => Ok(()),
+    }
 }
 
 #[cfg(test)]

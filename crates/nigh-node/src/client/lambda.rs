@@ -279,7 +279,7 @@ impl LambdaClient {
 }
 
 /// Lambda's error: its code is in a header, its message in JSON.
-fn refusal(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> ClientError {
+pub(super) fn refusal(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> ClientError {
     let code = headers.get("x-amzn-errortype").and_then(|value| value.to_str().ok());
     // AWS appends a colon and a URL for some services.
     let code = code.and_then(|code| code.split(':').next()).unwrap_or(status.as_str()).to_owned();

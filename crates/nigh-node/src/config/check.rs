@@ -16,16 +16,38 @@ impl Settings {
     /// # Errors
     /// The first broken rule, and how to fix it.
     pub fn check(&self) -> Result<(), ConfigError> {
-        let broken = |key: &str, why: String| Err(ConfigError::rule(key, why));
+        self.faults().into_iter().next().map_or(Ok(()), Err)
+    }
+
+    /// All broken rules that concern more than one value, each with the way to fix it.
+    #[must_use]
+    pub fn faults(&self) -> Vec<ConfigError> {
+        let mut faults = self.own_faults();
+        if let Some(cluster) = &self.cluster {
+            faults.extend(cluster.faults(self.allow_remote, self.cache.object_max));
+        }
+        faults.extend(self.store.faults("store"));
+        for (name, store) in self.own_stores() {
+            faults.extend(store.faults(&format!("namespaces.{name}.store")));
+        }
+        faults.extend(self.check_shadows().err());
+        faults.extend(self.check_places().err());
+        faults
+    }
+
+    /// The broken rules that no table checks itself.
+    fn own_faults(&self) -> Vec<ConfigError> {
+        let mut faults = Vec::new();
+        let mut broken = |key: &str, why: String| faults.push(ConfigError::rule(key, why));
         let outside = self.outside.listen.map(|address| ("outside.listen", address));
         let doors = [("s3.listen", self.s3.listen), ("lambda.listen", self.lambda.listen)];
         for (key, address) in doors.into_iter().chain(outside) {
             if !address.ip().is_loopback() && !self.allow_remote {
-                return broken(key, format!("{address} is beyond loopback; set allow_remote = true to permit that"));
+                broken(key, format!("{address} is beyond loopback; set allow_remote = true to permit that"));
             }
         }
         if self.cache.object_max > self.cache.bytes {
-            return broken("cache.object_max", format!("{} is more than cache.bytes", self.cache.object_max));
+            broken("cache.object_max", format!("{} is more than cache.bytes", self.cache.object_max));
         }
         let counts = [
             ("functions.sandboxes_max", self.functions.sandboxes_max as u64, "at least one sandbox is needed"),
@@ -39,61 +61,51 @@ impl Settings {
             ("activations.records_max", self.activations.records_max, "at least one record is needed"),
             ("writes.pushes_max", self.writes.pushes_max as u64, "at least one push must be allowed at a time"),
         ];
-        if let Some((key, _, why)) = counts.iter().find(|(_, count, _)| *count == 0) {
-            return broken(key, (*why).to_owned());
+        for (key, _, why) in counts.iter().filter(|(_, count, _)| *count == 0) {
+            broken(key, (*why).to_owned());
         }
-        self.check_kept_bytes()?;
+        self.check_kept_bytes(&mut broken);
         if let Some(part) = self.log.level.split(',').map(str::trim).find(|part| !is_log_directive(part)) {
             let why = format!(
                 "{part:?} has no level; write off, error, warn, info, debug or trace, or levels by module: \
                  info,nigh_node=debug"
             );
-            return broken("log.level", why);
+            broken("log.level", why);
         }
         let functions = &self.functions;
         let is_name = |module: &String| {
             module.split('.').all(|part| !part.is_empty() && part.chars().all(|c| c == '_' || c.is_alphanumeric()))
         };
         if let Some(module) = functions.prewarm_imports.0.iter().find(|module| !is_name(module)) {
-            return broken("functions.prewarm_imports", format!("{module:?} is no name of a module"));
+            broken("functions.prewarm_imports", format!("{module:?} is no name of a module"));
         }
         if self.memory.slack_min > self.memory.slack_max {
-            return broken("memory.slack_min", format!("{} is more than memory.slack_max", self.memory.slack_min));
+            broken("memory.slack_min", format!("{} is more than memory.slack_max", self.memory.slack_min));
         }
         // One unpushed object may be as large as a cached object can be.
         if self.writes.journal_max.bytes() / 4 < self.cache.object_max.bytes() {
             let why = format!("{} is less than four times cache.object_max", self.writes.journal_max);
-            return broken("writes.journal_max", why);
+            broken("writes.journal_max", why);
         }
-        if let Some(cluster) = &self.cluster {
-            cluster.check(self.allow_remote, self.cache.object_max)?;
-        }
-        self.store.check("store")?;
-        for (name, store) in self.own_stores() {
-            store.check(&format!("namespaces.{name}.store"))?;
-        }
-        self.check_shadows()?;
-        self.check_places()
+        faults
     }
 
     /// Rejects limits in bytes that leave no room for what they bound.
-    fn check_kept_bytes(&self) -> Result<(), ConfigError> {
-        let broken = |key: &str, why: String| Err(ConfigError::rule(key, why));
+    fn check_kept_bytes(&self, broken: &mut impl FnMut(&str, String)) {
         let (all, own) = (self.activations.bytes_max, self.activations.namespace_bytes);
         if own < RECORDS_BYTES_MIN {
-            return broken("activations.namespace_bytes", format!("{own} is less than {RECORDS_BYTES_MIN}"));
+            broken("activations.namespace_bytes", format!("{own} is less than {RECORDS_BYTES_MIN}"));
         }
         if own > all {
-            return broken("activations.namespace_bytes", format!("{own} is more than activations.bytes_max, {all}"));
+            broken("activations.namespace_bytes", format!("{own} is more than activations.bytes_max, {all}"));
         }
         let (uploads, object) = (self.s3.uploads_bytes(), self.s3.object_max);
         if uploads < object {
             let why = format!(
                 "{uploads} is less than s3.object_max, {object}: such an object could not be uploaded in parts"
             );
-            return broken("s3.uploads_bytes", why);
+            broken("s3.uploads_bytes", why);
         }
-        Ok(())
     }
 
     /// Rejects write mode `shadow` if the store cannot show placeholders, or cannot notify this node of outside writes.
@@ -164,8 +176,7 @@ mod tests {
     use crate::machine::Machine;
 
     fn said(change: impl FnOnce(&mut Settings)) -> String {
-        let machine =
-            Machine { hostname: "n1".to_owned(), memory: ByteSize::gib(8), cpus: 2, python: "/usr/bin/python3".into() };
+        let machine = Machine { hostname: "n1".to_owned(), memory: ByteSize::gib(8), cpus: 2 };
         let mut settings = Settings::defaults(Path::new("/s"), &machine);
         change(&mut settings);
         settings.check().map_or_else(|error| error.to_string(), |()| "right".to_owned())

@@ -126,46 +126,47 @@ impl ClusterSettings {
         }
     }
 
-    /// Checks the rules of the table. Objects of up to `object_max` go through a shard's journal.
-    pub(super) fn check(&self, allow_remote: bool, object_max: ByteSize) -> Result<(), ConfigError> {
-        let broken = |key: &str, why: String| Err(ConfigError::rule(&format!("cluster.{key}"), why));
+    /// The broken rules of the table. Objects of up to `object_max` go through a shard's journal.
+    pub(super) fn faults(&self, allow_remote: bool, object_max: ByteSize) -> Vec<ConfigError> {
+        let mut faults = Vec::new();
+        let mut broken = |key: &str, why: String| faults.push(ConfigError::rule(&format!("cluster.{key}"), why));
         let letters = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
         if !(1..=NAME_MAX_BYTES).contains(&self.name.len()) || !self.name.bytes().all(letters) {
-            return broken("name", format!("{:?} is no name: 1 to 32 letters, digits and hyphens", self.name));
+            broken("name", format!("{:?} is no name: 1 to 32 letters, digits and hyphens", self.name));
         }
         if self.servers.0.is_empty() {
-            return broken("servers", "name the NATS servers, for example [\"nats://host:4222\"]".to_owned());
+            broken("servers", "name the NATS servers, for example [\"nats://host:4222\"]".to_owned());
         }
         let known = |server: &&String| !["nats://", "tls://"].iter().any(|scheme| server.starts_with(scheme));
         if let Some(server) = self.servers.0.iter().find(known) {
-            return broken("servers", format!("{server:?} is no server; write nats://host:port or tls://host:port"));
+            broken("servers", format!("{server:?} is no server; write nats://host:port or tls://host:port"));
         }
         if self.token.is_some() && self.token_file.is_some() {
-            return broken("token_file", "cluster.token is set too; set only one of the two".to_owned());
+            broken("token_file", "cluster.token is set too; set only one of the two".to_owned());
         }
         if self.tls_certificate.is_some() != self.tls_key.is_some() {
-            return broken("tls_certificate", "set both tls_certificate and tls_key, or none".to_owned());
+            broken("tls_certificate", "set both tls_certificate and tls_key, or none".to_owned());
         }
         if ![1, 3, 5].contains(&self.replicas) {
             let why = format!(
                 "{} is not 1, 3 or 5: 3 or 5 copies survive the loss of a server, 1 is for trials",
                 self.replicas
             );
-            return broken("replicas", why);
+            broken("replicas", why);
         }
         if !(1..=SHARDS_MAX).contains(&self.shards) {
-            return broken("shards", format!("{} is not between 1 and {SHARDS_MAX}", self.shards));
+            broken("shards", format!("{} is not between 1 and {SHARDS_MAX}", self.shards));
         }
         // One unpushed object may be as large as a cached object can be.
         if self.journal_max.bytes() / 4 < object_max.bytes() {
-            return broken("journal_max", format!("{} is less than four times cache.object_max", self.journal_max));
+            broken("journal_max", format!("{} is less than four times cache.object_max", self.journal_max));
         }
         if self.answer.duration().is_zero() {
-            return broken("answer", "it must be longer than zero".to_owned());
+            broken("answer", "it must be longer than zero".to_owned());
         }
         if !self.listen.ip().is_loopback() && !allow_remote {
             let why = format!("{} is beyond loopback; set allow_remote = true to permit that", self.listen);
-            return broken("listen", why);
+            broken("listen", why);
         }
         match &self.advertise {
             None if self.listen.ip().is_unspecified() => {
@@ -173,14 +174,14 @@ impl ClusterSettings {
                     "{} means every address; set cluster.advertise to the one that other nodes reach",
                     self.listen
                 );
-                return broken("listen", why);
+                broken("listen", why);
             }
             Some(address)
                 if !address
                     .rsplit_once(':')
                     .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0)) =>
             {
-                return broken("advertise", format!("{address:?} is no host:port"));
+                broken("advertise", format!("{address:?} is no host:port"));
             }
             _ => {}
         }
@@ -188,16 +189,16 @@ impl ClusterSettings {
             (None, false) => {
                 let why = "set it to the folder of the cluster's certificates, which `nigh certificates init` makes; or set \
                            cluster.plain = true, for trials on a network that only the cluster uses";
-                return broken("certificates", why.to_owned());
+                broken("certificates", why.to_owned());
             }
             (Some(_), true) => {
-                return broken("plain", "cluster.certificates is set too; set only one of the two".to_owned());
+                broken("plain", "cluster.certificates is set too; set only one of the two".to_owned());
             }
             _ => {}
         }
         if self.roles.0.is_empty() {
-            return broken("roles", "a node without a role does nothing; the default is run and memory".to_owned());
+            broken("roles", "a node without a role does nothing; the default is run and memory".to_owned());
         }
-        Ok(())
+        faults
     }
 }

@@ -2,8 +2,11 @@
 
 use std::path::PathBuf;
 
+use figment::Figment;
 use figment::error::Kind;
 use thiserror::Error;
+
+use super::shown::show;
 
 /// Names that are less alike than this (Jaro-Winkler) are not suggested.
 const ALIKE: f64 = 0.8;
@@ -48,6 +51,14 @@ pub enum ConfigError {
         #[source]
         source: std::io::Error,
     },
+    /// The file is not TOML.
+    #[error("configuration file {path} is not TOML:\n{why}")]
+    Syntax {
+        /// The path of the file.
+        path: PathBuf,
+        /// The parser's words, in lines: they point at the place.
+        why: String,
+    },
     /// No place for the state folder is known.
     #[error("no folder for Nigh's state is known: HOME is not set; name one with --state or NIGH_STATE")]
     NoState,
@@ -59,8 +70,8 @@ impl ConfigError {
     }
 }
 
-/// figment's error as one line that names the setting, its origin and the probable setting.
-pub(super) fn explain(error: figment::Error) -> ConfigError {
+/// figment's error as one line that names the setting, its origin and the probable setting, one of `whole`.
+pub(super) fn explain(error: figment::Error, whole: &Figment) -> ConfigError {
     let origin = error.metadata.as_ref().map_or_else(|| "settings".to_owned(), |metadata| metadata.name.to_string());
     let mut path = error.path.clone();
     match &error.kind {
@@ -73,12 +84,24 @@ pub(super) fn explain(error: figment::Error) -> ConfigError {
                 .map(|known| (strsim::jaro_winkler(name, known), known))
                 .filter(|(alike, _)| *alike >= ALIKE)
                 .max_by(|a, b| a.0.total_cmp(&b.0));
-            let hint = match best {
-                Some((_, known)) => format!("; did you mean {known}?"),
-                None => format!("; the settings here are {}", known.join(", ")),
+            let hint = match (best, section_of(name, whole).filter(|_| path.len() == 1)) {
+                (Some((_, known)), _) => format!("; did you mean {known}?"),
+                (None, Some(key)) => format!("; did you mean {key} (variable {})?", variable(&key)),
+                (None, None) => format!("; the settings here are {}", known.join(", ")),
             };
             ConfigError::Unknown { origin, key: path.join("."), hint }
         }
         kind => ConfigError::Value { origin, key: path.join("."), why: kind.to_string() },
     }
+}
+
+/// The setting of this name in a section.
+fn section_of(name: &str, whole: &Figment) -> Option<String> {
+    let mut keys = show(whole).into_iter().map(|shown| shown.key);
+    keys.find(|key| key.rsplit_once('.').is_some_and(|(_, last)| last == name))
+}
+
+/// The variable of a setting.
+fn variable(key: &str) -> String {
+    format!("NIGH_{}", key.to_ascii_uppercase().replace('.', "__"))
 }

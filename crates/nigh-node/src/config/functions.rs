@@ -7,7 +7,7 @@ use nigh_terms::ByteSize;
 use serde::{Deserialize, Serialize};
 
 use super::lists::{Folders, ListSetting, Modules, Namespaces, Resolvers};
-use super::{Span, Switch};
+use super::{PythonChoice, Span, Switch};
 use crate::machine::Machine;
 
 /// Functions and their sandboxes.
@@ -27,8 +27,8 @@ pub struct FunctionSettings {
     pub queue: Span,
     /// The most invocations that wait.
     pub queue_max: usize,
-    /// The interpreter of `python3.x` functions, whose packages must include `awslambdaric`.
-    pub python: PathBuf,
+    /// The interpreter of `python3.x` functions, whose packages must include `awslambdaric`: a program, or `auto`.
+    pub python: PythonChoice,
     /// The Node.js of OpenWhisk's `nodejs` actions.
     pub node: PathBuf,
     /// Further folders that functions may read, at the same path; separated by `:` in a variable.
@@ -110,7 +110,7 @@ impl FunctionSettings {
             freeze_grace: Span::millis(50),
             queue: Span::seconds(10),
             queue_max: 1000,
-            python: machine.python.clone(),
+            python: PythonChoice::Auto,
             node: PathBuf::from("node"),
             runtime_folders: Folders::default(),
             engine: EngineChoice::Auto,

@@ -157,46 +157,46 @@ impl StoreSettings {
         }
     }
 
-    /// Checks the rules of the table `section`, for example `store`.
-    pub(super) fn check(&self, section: &str) -> Result<(), ConfigError> {
-        let broken = |key: &str, why: String| Err(ConfigError::Rule { key: format!("{section}.{key}"), why });
+    /// The broken rules of the table `section`, for example `store`.
+    pub(super) fn faults(&self, section: &str) -> Vec<ConfigError> {
+        let mut faults = Vec::new();
+        let mut broken =
+            |key: &str, why: String| faults.push(ConfigError::Rule { key: format!("{section}.{key}"), why });
         let kind = self.kind.as_str();
         if self.shadow_secret_file.is_some() && self.kind != StoreKind::Swift {
             let why = format!("kind = \"{kind}\" has no middleware of Nigh's; swift has");
-            return broken("shadow_secret_file", why);
+            broken("shadow_secret_file", why);
         }
         if self.kind == StoreKind::Directory {
-            return Ok(());
+            return faults;
         }
         if self.endpoint.is_none() && matches!(self.kind, StoreKind::S3 | StoreKind::Swift) {
-            return broken("endpoint", format!("kind = \"{kind}\" needs the URL of the service"));
+            broken("endpoint", format!("kind = \"{kind}\" needs the URL of the service"));
         }
         if self.kind != StoreKind::Gcs && (self.access_key.is_none() || self.secret_key.is_none()) {
             let why = format!(
                 "kind = \"{kind}\" needs access_key, and secret_key in the file or a variable (NIGH_{}__SECRET_KEY)",
                 section.to_ascii_uppercase().replace('.', "__")
             );
-            return broken("access_key", why);
+            broken("access_key", why);
         }
         if self.kind == StoreKind::Swift && self.auth == SwiftAuth::Password && self.project.is_none() {
-            return broken("project", "auth = \"password\" needs the project's name".to_owned());
+            broken("project", "auth = \"password\" needs the project's name".to_owned());
         }
         if self.concurrency == 0 {
-            return broken("concurrency", "at least one request must be allowed".to_owned());
+            broken("concurrency", "at least one request must be allowed".to_owned());
         }
         if self.attempts == 0 {
-            return broken("attempts", "at least one attempt is needed".to_owned());
+            broken("attempts", "at least one attempt is needed".to_owned());
         }
         let spans = [
             ("connect_timeout", self.connect_timeout),
             ("answer_timeout", self.answer_timeout),
             ("idle_timeout", self.idle_timeout),
         ];
-        for (key, span) in spans {
-            if span.duration().is_zero() {
-                return broken(key, "it must be longer than zero".to_owned());
-            }
+        for (key, _) in spans.iter().filter(|(_, span)| span.duration().is_zero()) {
+            broken(key, "it must be longer than zero".to_owned());
         }
-        Ok(())
+        faults
     }
 }

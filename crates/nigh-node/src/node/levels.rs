@@ -48,11 +48,12 @@ pub(super) fn python(python: &Result<PythonRuntime, String>) -> Level {
     Level { name: "python".to_owned(), on: python.is_ok(), detail }
 }
 
-/// Whether sandboxes are pre-warmed, and how.
-pub(super) fn prewarming(settings: &Settings, engine: &dyn SandboxEngine) -> Level {
+/// Whether sandboxes are pre-warmed, and how. Python is the only runtime that is.
+pub(super) fn prewarming(settings: &Settings, engine: &dyn SandboxEngine, has_python: bool) -> Level {
     let functions = &settings.functions;
     let (on, detail) = match engine.makes_prewarmed() {
         _ if functions.prewarm == PrewarmMode::Off => (false, "functions.prewarm is off".to_owned()),
+        _ if !has_python => (false, "it needs Python, which is off".to_owned()),
         Err(why) => (false, why),
         Ok(()) => {
             let imports = functions.prewarm_imports.0.join(", ");

@@ -53,13 +53,13 @@ impl MemoryShares {
 
 #[cfg(test)]
 mod tests {
-    use std::path::{Path, PathBuf};
+    use std::path::Path;
 
     use super::*;
     use crate::machine::Machine;
 
     fn settings(memory: ByteSize) -> Settings {
-        let machine = Machine { hostname: "here".to_owned(), memory, cpus: 2, python: PathBuf::from("python3") };
+        let machine = Machine { hostname: "here".to_owned(), memory, cpus: 2 };
         Settings::defaults(Path::new("/state"), &machine)
     }
 

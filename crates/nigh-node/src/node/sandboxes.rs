@@ -50,10 +50,10 @@ impl Sandboxes {
         }
         levels.push(levels::isolation(&*engine));
         levels.extend(foundation.cluster.as_ref().map(ClusterEngine::level));
-        let python = python::probe(&settings.functions.python, &settings.functions.runtime_folders.0).await;
+        let python = python::find(&settings.functions.python, &settings.functions.runtime_folders.0).await;
         let python = python.map_err(|error| error.to_string());
         levels.push(levels::python(&python));
-        levels.push(levels::prewarming(settings, &*engine));
+        levels.push(levels::prewarming(settings, &*engine, python.is_ok()));
         levels.push(levels::fast_path(settings));
         levels.extend(levels::network(settings, &*engine));
         let network = network_permission(settings, &*engine);
@@ -95,7 +95,8 @@ impl Sandboxes {
     }
 }
 
-fn engine_settings(settings: &Settings, instance: &str) -> EngineSettings {
+/// The engine's settings for the node that is called `instance`.
+pub(crate) fn engine_settings(settings: &Settings, instance: &str) -> EngineSettings {
     let functions = &settings.functions;
     EngineSettings {
         choice: functions.engine,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU16;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -12,7 +12,7 @@ use futures::{StreamExt, TryStreamExt};
 use nigh_data::{
     Attributes, GetRequest, ListRequest, ObjectError, ObjectId, PutDone, PutRequest, Tags, WriteConditions,
 };
-use nigh_engine::nats::{Claim, LedgerSettings, NatsLedger};
+use nigh_engine::nats::{Claim, ClusterError, LedgerSettings, NatsLedger};
 use nigh_objects::cluster::{CoherenceProtocol, HomeEvent, Neighbours, Place, TakenShard};
 use nigh_objects::{MemoryLimits, ObjectMemory, Shards, WriteSettings, Writes};
 use nigh_protocol::{Dispatch, Member, NodeNumber};
@@ -32,7 +32,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::late::{Gate, LateLedger, LateStore};
-use crate::servers::Servers;
+use crate::servers::{PATIENCE, Servers};
 
 pub(crate) const SHARDS: u16 = 8;
 pub(crate) const CACHED: usize = 2 << 20;
@@ -309,12 +309,21 @@ impl World {
         }
     }
 
-    /// The home of `shard` begins at a node, whoever had it.
+    /// The home of `shard` begins at a node, whoever had it. Waits until the servers answer the node.
     pub(crate) async fn give(&mut self, shard: ShardId, number: u32) {
         let node = &self.nodes[&number];
         let claim = self.claims.fetch_add(1, Ordering::Relaxed) + 1;
         let claim = Claim { shard, claim, node: node.name.clone(), incarnation: node.member.incarnation };
-        let recovered = node.ledger.take(&claim).await.unwrap();
+        let begun = Instant::now();
+        let recovered = loop {
+            match node.ledger.take(&claim).await {
+                Ok(recovered) => break recovered,
+                // The node's client connects again.
+                Err(error @ ClusterError::Unreachable { .. }) => assert!(begun.elapsed() < PATIENCE, "{error}"),
+                Err(error) => panic!("{error}"),
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        };
         assert!(recovered.damage.is_empty());
         let mut summary = Token::empty();
         for (other, (home, _)) in self.homes.iter().filter(|(other, _)| **other != shard) {

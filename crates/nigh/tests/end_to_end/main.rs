@@ -3,11 +3,13 @@
 //!
 //! Needs a Python with awslambdaric and boto3: `NIGH_TEST_PYTHON`, else the one that `make deps` installs.
 
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "tests: a broken expectation panics, a skip is seen")]
+#![expect(clippy::unwrap_used, reason = "tests: a broken expectation panics")]
 
 mod backup;
 mod cache_ways;
+mod cluster_schedules;
 mod cluster_workflows;
+mod command_line;
 mod crashes;
 mod events;
 mod fast_path;
@@ -20,9 +22,12 @@ mod openwhisk;
 mod platform;
 #[path = "../support/programs.rs"]
 mod programs;
+mod schedules;
 mod sdks;
 mod segments;
 mod sessions;
+#[path = "../../../../tests/skipped.rs"]
+mod skipped;
 mod small_disk;
 mod store_down;
 mod terminal;
