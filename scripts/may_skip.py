@@ -57,6 +57,7 @@ CONDITIONS = {
     "no-weka": lambda: not has_weka(),
     "no-java": lambda: not (shutil.which("java") and shutil.which("mvn")),
     "no-go": lambda: not shutil.which("go"),
+    "no-node": lambda: not Path("/usr/bin/node").exists(),
     "no-fuse": lambda: not can_serve_disks(),
     "no-wsk": lambda: not shutil.which("wsk"),
     # These two are of tests with #[ignore]: another test runs it as a process of its own; somebody asks for it.

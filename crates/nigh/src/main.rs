@@ -3,6 +3,7 @@
 mod activations;
 mod archive;
 mod backup;
+mod build;
 mod certificates;
 mod cluster;
 mod complete;
@@ -10,6 +11,7 @@ mod completions;
 mod config;
 mod context;
 mod deploy;
+mod dev;
 mod doctor;
 mod down;
 mod end_signals;
@@ -20,9 +22,11 @@ mod explain;
 mod face;
 mod functions;
 mod help;
+mod init;
 mod invoke;
 mod journal;
 mod lab;
+mod lambda_units;
 mod learn;
 mod llc;
 mod logs;
@@ -35,6 +39,7 @@ mod printable;
 mod sam;
 mod schedules;
 mod status;
+mod suggestion;
 mod up;
 mod workflow;
 
@@ -68,7 +73,8 @@ Examples:
   eval \"$(nigh env)\"                             aws and boto3 find the node from now on
   nigh objects mb pictures                         make a bucket
   nigh objects cp cat.png nigh://pictures/cat.png  upload
-  nigh deploy blur --folder functions/blur --handler app.handler --runtime python3.11
+  nigh init hello; cd hello; nigh dev              write a function, and deploy it at each save
+  nigh deploy blur --folder functions/blur
   nigh invoke blur '{\"input\": {\"bucket\": \"pictures\", \"key\": \"cat.png\"}}'
   nigh activations; nigh explain ID                where the time went
 
@@ -94,6 +100,10 @@ enum Command {
     Doctor(doctor::DoctorArgs),
     /// Print the variables by which aws, boto3 and SDKs find this node
     Env(env::EnvArgs),
+    /// Write a folder with a function, its description, an event and a test
+    Init(init::InitArgs),
+    /// Deploy a function's folder at each save, and show its logs, results and times
+    Dev(dev::DevArgs),
     /// Create a function from a folder or archive, or change it
     Deploy(deploy::DeployArgs),
     /// Run a function and print its answer
@@ -266,7 +276,9 @@ async fn run(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Config(command) => return config::run(command, &globals).await,
         Command::Down(args) => down::run(&args, &globals).await?,
         Command::Env(args) => env::run(&args, &globals).await?,
-        Command::Deploy(args) => deploy::run(args, &globals).await?,
+        Command::Init(args) => init::run(&args, &globals)?,
+        Command::Dev(args) => return Box::pin(dev::run(args, &globals)).await,
+        Command::Deploy(args) => Box::pin(deploy::run(args, &globals)).await?,
         Command::Functions(command) => functions::run(command, &globals).await?,
         Command::Openwhisk(command) => openwhisk::run(command, &globals).await?,
         Command::Activations(args) => activations::run(args, &globals).await?,

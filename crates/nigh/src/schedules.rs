@@ -56,43 +56,104 @@ fn cron(text: &str) -> Result<Expression, String> {
 }
 
 fn checked(expression: String) -> Result<Expression, String> {
-    let times = ScheduleTimes { expression, time_zone: "UTC".to_owned(), start: None, end: None };
-    Timetable::of(&times, Timestamp(0)).map_err(|error| error.to_string())?;
-    Ok(Expression(times.expression))
+    FunctionSchedule::of(Expression(expression), None).map(|schedule| Expression(schedule.expression))
 }
 
 impl ScheduleArgs {
-    /// Whether no schedule was asked for.
-    pub(crate) const fn is_empty(&self) -> bool {
-        self.every.is_none() && self.cron.is_none()
+    /// The schedule that was asked for.
+    ///
+    /// # Errors
+    /// If there is no such time zone.
+    pub(crate) fn schedule(&self) -> Result<Option<FunctionSchedule>, CliError> {
+        let Some(expression) = self.every.as_ref().or(self.cron.as_ref()) else { return Ok(None) };
+        let read = FunctionSchedule::of(expression.clone(), self.timezone.as_deref());
+        read.map(Some).map_err(|why| CliError::Usage(format!("--timezone: {why}")))
+    }
+}
+
+/// When a function runs by itself. The schedule has the function's name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FunctionSchedule {
+    expression: String,
+    zone: String,
+}
+
+impl FunctionSchedule {
+    /// Reads a period or a calendar, with the calendar's time zone, as the flags of `nigh deploy` and a function's file
+    /// have them. None if there is neither.
+    ///
+    /// # Errors
+    /// If one of them cannot be read.
+    pub(crate) fn read(
+        period: Option<&str>,
+        calendar: Option<&str>,
+        zone: Option<&str>,
+    ) -> Result<Option<Self>, String> {
+        let expression = match (period, calendar) {
+            (Some(period), _) => every(period)?,
+            (None, Some(calendar)) => cron(calendar)?,
+            (None, None) => return Ok(None),
+        };
+        Self::of(expression, zone).map(Some)
     }
 
-    /// Gives the function `name`, whose ARN is `arn`, its schedule. Returns the words for it; None if none was asked for.
-    /// `done`: what the command has done with the function, for an error.
-    pub(crate) async fn apply(
-        &self,
-        name: &FunctionName,
-        arn: &str,
-        done: Option<&str>,
-        globals: &Globals,
-    ) -> Result<Option<String>, CliError> {
-        let Some(Expression(expression)) = self.every.as_ref().or(self.cron.as_ref()) else { return Ok(None) };
-        let zone = self.timezone.as_deref().unwrap_or("UTC");
+    fn of(Expression(expression): Expression, zone: Option<&str>) -> Result<Self, String> {
+        let time_zone = zone.unwrap_or("UTC").to_owned();
+        let times = ScheduleTimes { expression, time_zone, start: None, end: None };
+        Timetable::of(&times, Timestamp(0)).map_err(|error| error.to_string())?;
+        Ok(Self { expression: times.expression, zone: times.time_zone })
+    }
+
+    /// The schedule in words.
+    pub(crate) fn words(&self) -> String {
+        format!("{} in {}", self.expression, self.zone)
+    }
+
+    /// True if `deployed`, in the API's form, is due at the same times.
+    pub(crate) fn is(&self, deployed: &Value) -> bool {
+        self.words() == words_of(deployed)
+    }
+
+    /// Gives it to the function `name`, whose ARN is `arn`.
+    ///
+    /// # Errors
+    /// The door's refusal.
+    pub(crate) async fn give(&self, name: &FunctionName, arn: &str, globals: &Globals) -> Result<(), CliError> {
         let schedule = json!({
-            "ScheduleExpression": expression,
-            "ScheduleExpressionTimezone": zone,
+            "ScheduleExpression": self.expression,
+            "ScheduleExpressionTimezone": self.zone,
             "FlexibleTimeWindow": { "Mode": "OFF" },
             "Target": { "Arn": arn, "RoleArn": ROLE },
         });
-        let schedule_name = ScheduleName::new(name.as_str()).map_err(|error| CliError::Usage(error.to_string()))?;
-        match client(globals).await?.put(&schedule_name, &schedule).await {
-            Ok(_) => Ok(Some(format!("{expression} in {zone}"))),
-            Err(error) => Err(match done {
-                Some(done) => CliError::Failed(format!("{done} {name}, but its schedule failed: {error}")),
-                None => error.into(),
-            }),
-        }
+        Ok(client(globals).await?.put(&schedule_of(name)?, &schedule).await.map(drop)?)
     }
+}
+
+/// The words for a schedule in the API's form.
+pub(crate) fn words_of(schedule: &Value) -> String {
+    format!("{} in {}", text(schedule, "/ScheduleExpression"), text(schedule, "/ScheduleExpressionTimezone"))
+}
+
+/// The schedule of the function `name`, in the API's form; none if it has none.
+pub(crate) async fn deployed(name: &FunctionName, globals: &Globals) -> Result<Option<Value>, CliError> {
+    match client(globals).await?.get(&schedule_of(name)?).await {
+        Ok(schedule) => Ok(Some(schedule)),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Gives the function `name` back the schedule that it had; none: it had none.
+pub(crate) async fn put_back(name: &FunctionName, before: Option<&Value>, globals: &Globals) -> Result<(), CliError> {
+    let (client, name) = (client(globals).await?, schedule_of(name)?);
+    match before {
+        Some(schedule) => Ok(client.put(&name, schedule).await.map(drop)?),
+        None => Ok(client.delete(&name).await?),
+    }
+}
+
+fn schedule_of(name: &FunctionName) -> Result<ScheduleName, CliError> {
+    ScheduleName::new(name.as_str()).map_err(|error| CliError::Usage(error.to_string()))
 }
 
 async fn client(globals: &Globals) -> Result<SchedulerClient, CliError> {
@@ -265,10 +326,24 @@ mod tests {
         let args = read(&["--cron", "0 9 ? * MON-FRI *", "--timezone", "Europe/Berlin"]).unwrap().args;
         assert_eq!(args.cron, Some(Expression("cron(0 9 ? * MON-FRI *)".to_owned())));
         assert_eq!(cron("cron(0 9 ? * MON-FRI *)"), cron(" 0 9 ? * MON-FRI * "));
-        assert!(read(&[]).unwrap().args.is_empty() && !args.is_empty());
+        assert_eq!(args.schedule().unwrap().unwrap().words(), "cron(0 9 ? * MON-FRI *) in Europe/Berlin");
+        assert!(read(&[]).unwrap().args.schedule().unwrap().is_none());
+        let nowhere = read(&["--cron", "0 9 ? * MON *", "--timezone", "Europe/Nowhere"]).unwrap().args.schedule();
+        assert!(nowhere.unwrap_err().to_string().contains("Europe/Nowhere"));
         let five = read(&["--cron", "*/5 * * * *"]).unwrap_err().to_string();
         assert!(five.contains("six fields"), "{five}");
         assert!(read(&["--cron", "0 9 ? * MON *", "--every", "1 h"]).is_err());
         assert!(read(&["--every", "1 h", "--timezone", "UTC"]).is_err());
+    }
+
+    #[test]
+    fn a_function_s_schedule_is_told_from_another_by_its_times() {
+        let schedule = FunctionSchedule::read(Some("5 min"), None, None).unwrap().unwrap();
+        assert_eq!(schedule.words(), "rate(5 minutes) in UTC");
+        let deployed = json!({ "ScheduleExpression": "rate(5 minutes)", "ScheduleExpressionTimezone": "UTC" });
+        assert!(schedule.is(&deployed));
+        assert!(!schedule.is(&json!({ "ScheduleExpression": "rate(1 hour)", "ScheduleExpressionTimezone": "UTC" })));
+        assert_eq!(FunctionSchedule::read(None, None, None), Ok(None));
+        assert!(FunctionSchedule::read(None, Some("0 9 ? * MON *"), Some("Nowhere")).is_err());
     }
 }

@@ -11,6 +11,7 @@ mod cluster_schedules;
 mod cluster_workflows;
 mod command_line;
 mod crashes;
+mod development;
 mod events;
 mod fast_path;
 mod functions;
@@ -22,6 +23,7 @@ mod openwhisk;
 mod platform;
 #[path = "../support/programs.rs"]
 mod programs;
+mod projects;
 mod schedules;
 mod sdks;
 mod segments;

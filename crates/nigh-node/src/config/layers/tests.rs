@@ -54,6 +54,16 @@ fn the_later_layer_wins_and_each_value_knows_its_origin() {
 }
 
 #[test]
+fn a_file_may_describe_a_function_too_which_a_node_passes_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("nigh.toml");
+    std::fs::write(&file, "region = \"eu-west-3\"\n[function]\nhandler = \"main.handle\"\n").unwrap();
+    let configuration = layers(Some(file), &[("NIGH_STATE", "/s")], &[]).resolve(&machine()).unwrap();
+    assert_eq!(configuration.settings.region, "eu-west-3");
+    assert!(configuration.shown.iter().all(|shown| !shown.key.starts_with("function.")));
+}
+
+#[test]
 fn a_node_is_alone_or_belongs_to_a_cluster_whose_other_values_are_the_usual_ones() {
     let resolve = |variables: &[(&str, &str)], flags: &[(&str, &str)]| {
         let all: Vec<_> = [("NIGH_STATE", "/s")].iter().chain(variables).copied().collect();
