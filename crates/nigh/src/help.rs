@@ -17,7 +17,10 @@ use crate::output;
 /// The groups, each with its commands in the order in which they are listed. A test holds them complete.
 const GROUPS: [(&str, &[&str]); 6] = [
     ("Run a node", &["up", "down", "status", "doctor", "env", "config", "backup", "restore", "completions"]),
-    ("Functions", &["init", "dev", "deploy", "invoke", "functions", "logs", "events", "schedules", "workflow", "openwhisk"]),
+    (
+        "Functions",
+        &["init", "dev", "deploy", "invoke", "functions", "logs", "events", "schedules", "workflow", "openwhisk"],
+    ),
     ("Data", &["objects", "journal"]),
     ("Cluster", &["cluster", "node", "controller", "certificates"]),
     ("Look inside", &["explain", "activations", "metrics", "learn", "llc"]),
