@@ -18,8 +18,7 @@ mod yaml;
 mod yaml_writer;
 
 pub(crate) use self::stack::{
-    AsyncSettings, CREATED, LayerRef, LeftOut, Stack, StackCode, StackFunction, StackLayer, StackSchedule,
-    StackTrigger, UrlAuth,
+    AsyncSettings, LayerRef, LeftOut, Stack, StackCode, StackFunction, StackLayer, StackSchedule,
 };
 pub(crate) use self::template::{Inputs, TemplateError, read};
 pub(crate) use self::written::write;

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use nigh_node::client::{BucketNotifications, ClientError, DescribedFunction, FunctionChange};
+use nigh_node::client::{BucketNotifications, ClientError, DescribedFunction, FunctionChange, TriggerFilter};
 use nigh_terms::{BucketName, ByteSize, FunctionName};
 use serde::Serialize;
 use serde_json::Value;
@@ -70,8 +70,8 @@ pub(crate) struct CodeSummary {
 /// How the rules of one bucket change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TriggerStep {
-    /// Prefixes that trigger the function from now on.
-    added: Vec<String>,
+    /// What triggers the function from now on.
+    added: Vec<TriggerFilter>,
     /// Ids of rules that go.
     removed: Vec<String>,
 }
@@ -137,7 +137,7 @@ impl TriggerStep {
     pub(crate) fn after(&self, before: &BucketNotifications, name: &FunctionName, arn: &str) -> BucketNotifications {
         let mut rules = before.clone();
         self.removed.iter().for_each(|id| rules.remove(id));
-        self.added.iter().for_each(|prefix| rules.set(name.as_str(), arn, prefix));
+        self.added.iter().for_each(|filter| rules.set(name.as_str(), arn, filter));
         rules
     }
 }
@@ -305,9 +305,9 @@ fn trigger_steps(
     let mut steps: BTreeMap<BucketName, TriggerStep> = BTreeMap::new();
     for (bucket, rules) in buckets {
         let mut rules = rules.triggers(name.as_str());
-        rules.sort_by(|a, b| a.prefix.cmp(&b.prefix));
+        rules.sort_by(|a, b| a.filter.cmp(&b.filter));
         for rule in rules {
-            let trigger = Trigger { bucket: bucket.clone(), prefix: rule.prefix };
+            let trigger = Trigger { bucket: bucket.clone(), filter: rule.filter };
             let is_wanted = rule.is_own && change.wanted.contains(&trigger);
             let goes = match change.taken_back {
                 TakenBack::Nothing => false,
@@ -323,8 +323,8 @@ fn trigger_steps(
     let wanted: BTreeSet<&Trigger> = change.wanted.iter().collect();
     for trigger in wanted {
         let rules = buckets.get(&trigger.bucket).map(|rules| rules.triggers(name.as_str())).unwrap_or_default();
-        if !rules.iter().any(|rule| rule.is_own && rule.prefix == trigger.prefix) {
-            steps.entry(trigger.bucket.clone()).or_default().added.push(trigger.prefix.clone());
+        if !rules.iter().any(|rule| rule.is_own && rule.filter == trigger.filter) {
+            steps.entry(trigger.bucket.clone()).or_default().added.push(trigger.filter.clone());
             changes.push(Change::new("trigger", None, Some(trigger.to_string())));
         }
     }
@@ -429,8 +429,9 @@ mod tests {
     fn triggers_are_added_kept_and_taken_back() {
         let bucket = |text: &str| BucketName::new(text).unwrap();
         let mut rules = BucketNotifications::default();
-        rules.set("hello", "arn", "in/");
-        rules.set("other", "arn:aws:lambda:us-east-1:000000000000:function:other", "other/");
+        rules.set("hello", "arn", &TriggerFilter::created("in/"));
+        let other = "arn:aws:lambda:us-east-1:000000000000:function:other";
+        rules.set("other", other, &TriggerFilter::created("other/"));
         let here = Deployed {
             buckets: [(bucket("photos"), rules.clone()), (bucket("films"), BucketNotifications::default())].into(),
             ..deployed()
@@ -438,7 +439,8 @@ mod tests {
         let plan = |wanted: FunctionDescription| Plan::new(&name(), &wanted, None, None, &here);
         // The ARN of the rule above names no function, so only its id would tell; a whole ARN does.
         assert_eq!(rules.triggers("hello").len(), 0);
-        rules.set("hello", "arn:aws:lambda:us-east-1:000000000000:function:hello", "in/");
+        let own = "arn:aws:lambda:us-east-1:000000000000:function:hello";
+        rules.set("hello", own, &TriggerFilter::created("in/"));
         let here = Deployed { buckets: [(bucket("photos"), rules)].into(), ..here.clone() };
         let plan_here = |wanted: FunctionDescription| Plan::new(&name(), &wanted, None, None, &here);
 
@@ -449,7 +451,7 @@ mod tests {
         assert_eq!(lines(&moved), ["  - trigger  photos/in/", "  + trigger  photos/new/"]);
         let before = &here.buckets[&bucket("photos")];
         let after = moved.triggers[&bucket("photos")].after(before, &name(), "arn:aws:lambda:x:0:function:hello");
-        assert_eq!(after.triggers("hello")[0].prefix, "new/");
+        assert_eq!(after.triggers("hello")[0].filter.prefix, "new/");
         assert_eq!(after.triggers("other").len(), 1, "the rules of others stay");
         assert!(moved.check_triggers(&here).is_ok());
         let overlapping = plan_here(triggers(&["photos/other/a/"], TakenBack::Nothing));

@@ -1,11 +1,13 @@
 //! What invokes a function of a template by itself: events of SAM, and its URL. Pure.
 
+use nigh_node::client::TriggerFilter;
 use nigh_terms::BucketName;
 use serde_json::{Map, Value};
 
 use super::intrinsics::scalar_text;
 use super::properties::{Properties, Reasons};
-use super::stack::{CREATED, StackFunction, StackSchedule, StackTrigger, UrlAuth};
+use super::stack::{StackFunction, StackSchedule};
+use crate::deploy::{Trigger, UrlAccess};
 
 /// Events that Nigh does not have, and what to do instead.
 const OTHER_EVENTS: [(&str, &str); 5] = [
@@ -92,7 +94,7 @@ pub(super) fn trigger(
     bucket: &str,
     filter: Option<Map<String, Value>>,
     events: Vec<String>,
-) -> Option<StackTrigger> {
+) -> Option<Trigger> {
     let bucket = match BucketName::new(bucket) {
         Ok(bucket) => bucket,
         Err(error) => {
@@ -100,14 +102,14 @@ pub(super) fn trigger(
             return None;
         }
     };
-    let (mut prefix, mut suffix) = (String::new(), String::new());
+    let mut found = TriggerFilter::created("");
     let key = filter.map(Value::Object).and_then(|filter| owner.resolved_within("Filter", &filter));
     let rules = key.as_ref().and_then(|filter| filter.get("S3Key")?.get("Rules")?.as_array());
     for rule in rules.into_iter().flatten() {
         let part = |name: &str| rule.get(name).and_then(scalar_text).unwrap_or_default();
         match part("Name").to_ascii_lowercase().as_str() {
-            "prefix" => prefix = part("Value"),
-            "suffix" => suffix = part("Value"),
+            "prefix" => found.prefix = part("Value"),
+            "suffix" => found.suffix = part("Value"),
             other => owner.leave_out("Filter", true, format!("{other:?} is neither prefix nor suffix")),
         }
     }
@@ -118,8 +120,10 @@ pub(super) fn trigger(
             return None;
         }
     }
-    let events = if here.is_empty() { vec![CREATED.to_owned()] } else { here };
-    Some(StackTrigger { bucket, prefix, suffix, events })
+    if !here.is_empty() {
+        found.events = here;
+    }
+    Some(Trigger { bucket, filter: found })
 }
 
 fn is_event_here(event: &str) -> bool {
@@ -167,16 +171,16 @@ fn http_event(event: &mut Properties<'_>, function: &mut StackFunction) {
         event.leave_out("", true, "there are no authorizers; add FunctionUrlConfig with AuthType AWS_IAM");
         return;
     }
-    function.url = function.url.or(Some(UrlAuth::Public));
+    function.url = function.url.or(Some(UrlAccess::Public));
     let route = if route.is_empty() { "the route".to_owned() } else { route };
     event.leave_out("", false, format!("{route} is the function's public URL, which takes every method and path"));
 }
 
 /// Reads `FunctionUrlConfig`, or a resource that gives a function a URL.
-pub(super) fn url(config: &mut Properties<'_>) -> UrlAuth {
+pub(super) fn url(config: &mut Properties<'_>) -> UrlAccess {
     let auth = config.text("AuthType").unwrap_or_default();
     if config.text("InvokeMode").is_some_and(|mode| mode != "BUFFERED") {
         config.leave_out("InvokeMode", true, "answers are not streamed");
     }
-    UrlAuth::of_lambda(&auth)
+    UrlAccess::of_auth(&auth)
 }

@@ -9,6 +9,8 @@ use std::path::PathBuf;
 use nigh_terms::{BucketName, FunctionName};
 use serde::Serialize;
 
+use crate::deploy::{Trigger, UrlAccess};
+
 /// What a template describes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Stack {
@@ -49,8 +51,8 @@ pub(crate) struct StackFunction {
     pub(crate) environment: BTreeMap<String, String>,
     pub(crate) layers: Vec<LayerRef>,
     pub(crate) reserved: Option<u64>,
-    pub(crate) url: Option<UrlAuth>,
-    pub(crate) triggers: Vec<StackTrigger>,
+    pub(crate) url: Option<UrlAccess>,
+    pub(crate) triggers: Vec<Trigger>,
     pub(crate) schedules: Vec<StackSchedule>,
     /// How its asynchronous invocations are handled.
     pub(crate) events: Option<AsyncSettings>,
@@ -74,28 +76,6 @@ pub(crate) enum LayerRef {
     Own(String),
     /// The ARN of a layer version.
     Arn(String),
-}
-
-/// Who may call a function's URL.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum UrlAuth {
-    /// Who signs with a key of the function's namespace.
-    Iam,
-    /// Anybody.
-    Public,
-}
-
-/// Objects whose changes invoke a function.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub(crate) struct StackTrigger {
-    pub(crate) bucket: BucketName,
-    /// The beginning of the objects' keys.
-    pub(crate) prefix: String,
-    /// The end of the objects' keys.
-    pub(crate) suffix: String,
-    /// The changes: `s3:ObjectCreated:*`.
-    pub(crate) events: Vec<String>,
 }
 
 /// Dates at which a function runs.
@@ -135,22 +115,6 @@ pub(crate) struct StackLayer {
     pub(crate) license: Option<String>,
 }
 
-/// The change that triggers a function unless another is named.
-pub(crate) const CREATED: &str = "s3:ObjectCreated:*";
-
-impl fmt::Display for StackTrigger {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.bucket, self.prefix)?;
-        if !self.suffix.is_empty() {
-            write!(f, "*{}", self.suffix)?;
-        }
-        if self.events != [CREATED] {
-            write!(f, " ({})", self.events.join(", "))?;
-        }
-        Ok(())
-    }
-}
-
 impl fmt::Display for StackSchedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.expression)?;
@@ -161,29 +125,6 @@ impl fmt::Display for StackSchedule {
             f.write_str(" (paused)")?;
         }
         Ok(())
-    }
-}
-
-impl UrlAuth {
-    /// From Lambda's word; anything but `NONE` asks for a signature.
-    pub(crate) fn of_lambda(word: &str) -> Self {
-        if word == "NONE" { Self::Public } else { Self::Iam }
-    }
-
-    /// Lambda's word.
-    pub(crate) const fn lambda(self) -> &'static str {
-        match self {
-            Self::Iam => "AWS_IAM",
-            Self::Public => "NONE",
-        }
-    }
-
-    /// The word of `nigh deploy --url`.
-    pub(crate) const fn word(self) -> &'static str {
-        match self {
-            Self::Iam => "iam",
-            Self::Public => "public",
-        }
     }
 }
 
@@ -237,6 +178,8 @@ impl Stack {
 
 #[cfg(test)]
 mod tests {
+    use nigh_node::client::TriggerFilter;
+
     use super::*;
 
     #[test]
@@ -244,12 +187,7 @@ mod tests {
         let bucket = |text: &str| BucketName::new(text).unwrap();
         let function = |logical: &str, name: &str, layer: &str, on: &str| StackFunction {
             layers: vec![LayerRef::Own(layer.to_owned())],
-            triggers: vec![StackTrigger {
-                bucket: bucket(on),
-                prefix: "in/".to_owned(),
-                suffix: ".png".to_owned(),
-                events: vec![CREATED.to_owned()],
-            }],
+            triggers: vec![Trigger { bucket: bucket(on), filter: TriggerFilter::created("in/") }],
             ..StackFunction::new(logical, FunctionName::new(name).unwrap(), StackCode::Path("src".into()))
         };
         let layer = |logical: &str| StackLayer {
@@ -275,17 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn triggers_and_schedules_are_told_in_words() {
-        let mut trigger = StackTrigger {
-            bucket: BucketName::new("photos").unwrap(),
-            prefix: "in/".to_owned(),
-            suffix: ".png".to_owned(),
-            events: vec![CREATED.to_owned()],
-        };
-        assert_eq!(trigger.to_string(), "photos/in/*.png");
-        trigger.events = vec!["s3:ObjectRemoved:*".to_owned()];
-        trigger.suffix = String::new();
-        assert_eq!(trigger.to_string(), "photos/in/ (s3:ObjectRemoved:*)");
+    fn a_schedule_is_told_in_words() {
         let schedule = StackSchedule {
             name: "s".to_owned(),
             expression: "cron(0 8 ? * MON-FRI *)".to_owned(),

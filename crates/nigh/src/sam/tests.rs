@@ -1,6 +1,7 @@
 //! The templates of `crates/nigh/tests/templates`: what each becomes, and what is left out of it.
 
 use super::*;
+use crate::deploy::UrlAccess;
 
 fn template(name: &str) -> &'static str {
     match name {
@@ -128,7 +129,7 @@ fn http_apis_become_urls_and_plain_cloudformation_is_read_too() {
     assert_eq!(stack.functions.len(), 3);
     assert_eq!(
         (named("Notes").url, named("Private").url, named("Plain").url),
-        (Some(UrlAuth::Public), Some(UrlAuth::Iam), None)
+        (Some(UrlAccess::Public), Some(UrlAccess::Iam), None)
     );
     let plain = named("Plain");
     assert!(matches!(&plain.code, StackCode::Inline(text) if text.starts_with("def handler")));

@@ -2,8 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::stack::{CREATED, LayerRef, Stack, StackCode, StackFunction, StackLayer, StackSchedule, StackTrigger};
+use super::stack::{LayerRef, Stack, StackCode, StackFunction, StackLayer, StackSchedule};
 use super::yaml_writer;
+use crate::deploy::{Trigger, UrlAccess};
 
 /// The transform of SAM.
 const TRANSFORM: &str = "AWS::Serverless-2016-10-31";
@@ -112,7 +113,7 @@ fn function_properties(
     let layers: Vec<Value> = function.layers.iter().map(layer).collect();
     set("Layers", (!layers.is_empty()).then_some(layers.into()));
     set("ReservedConcurrentExecutions", function.reserved.map(Value::from));
-    set("FunctionUrlConfig", function.url.map(|auth| json!({ "AuthType": auth.lambda() })));
+    set("FunctionUrlConfig", function.url.and_then(UrlAccess::auth).map(|auth| json!({ "AuthType": auth })));
     set(
         "EventInvokeConfig",
         function.events.as_ref().map(|events| {
@@ -141,16 +142,16 @@ fn function_properties(
     Value::Object(properties)
 }
 
-fn bucket_event(trigger: &StackTrigger, buckets: &[(String, &str)]) -> Value {
+fn bucket_event(trigger: &Trigger, buckets: &[(String, &str)]) -> Value {
     let named = buckets.iter().find(|(_, bucket)| *bucket == trigger.bucket.as_str());
     let bucket = named.map_or_else(|| Value::from(trigger.bucket.as_str()), |(logical, _)| json!({ "Ref": logical }));
-    let events = match trigger.events.as_slice() {
-        [] => json!(CREATED),
+    let filter = &trigger.filter;
+    let events = match filter.events.as_slice() {
         [one] => json!(one),
         all => json!(all),
     };
     let mut properties = json!({ "Bucket": bucket, "Events": events });
-    let filters = [("prefix", &trigger.prefix), ("suffix", &trigger.suffix)];
+    let filters = [("prefix", &filter.prefix), ("suffix", &filter.suffix)];
     let rules = filters.iter().filter(|(_, value)| !value.is_empty());
     let rules: Vec<Value> = rules.map(|(name, value)| json!({ "Name": name, "Value": value })).collect();
     if !rules.is_empty() {
@@ -177,9 +178,10 @@ fn schedule_event(schedule: &StackSchedule) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use nigh_node::client::TriggerFilter;
     use nigh_terms::{BucketName, FunctionName};
 
-    use super::super::stack::{AsyncSettings, UrlAuth};
+    use super::super::stack::AsyncSettings;
     use super::super::template::{Inputs, read};
     use super::*;
 
@@ -187,11 +189,11 @@ mod tests {
     fn a_stack_that_is_written_and_read_is_the_same() {
         let text = |text: &str| Some(text.to_owned());
         let bucket = BucketName::new("my.photos").unwrap();
-        let trigger = |prefix: &str, suffix: &str, events: &[&str]| StackTrigger {
-            bucket: bucket.clone(),
-            prefix: prefix.to_owned(),
-            suffix: suffix.to_owned(),
-            events: events.iter().map(|event| (*event).to_owned()).collect(),
+        let trigger = |prefix: &str, suffix: &str, events: &[&str]| {
+            let mut filter = TriggerFilter::created(prefix);
+            filter.suffix = suffix.to_owned();
+            filter.events = events.iter().map(|event| (*event).to_owned()).collect();
+            Trigger { bucket: bucket.clone(), filter }
         };
         let schedule = |name: &str, enabled: bool| StackSchedule {
             name: name.to_owned(),
@@ -215,9 +217,9 @@ mod tests {
                 LayerRef::Arn("arn:aws:lambda:x:000000000000:layer:a:1".to_owned()),
             ],
             reserved: Some(0),
-            url: Some(UrlAuth::Public),
+            url: Some(UrlAccess::Public),
             triggers: vec![
-                trigger("in/", ".png", &[CREATED]),
+                trigger("in/", ".png", &["s3:ObjectCreated:*"]),
                 trigger("", "", &["s3:ObjectRemoved:*", "s3:ObjectCreated:Put"]),
             ],
             schedules: vec![schedule("one", true), schedule("two", false)],
