@@ -136,11 +136,13 @@ impl Export<'_> {
         }
         for layer in configuration["Layers"].as_array().into_iter().flatten() {
             let arn = text(layer, "Arn");
-            if !layers.contains_key(arn) {
-                let found = self.layer(arn).await?;
-                layers.insert(arn.to_owned(), found);
-            }
-            let own = layers.get(arn).is_some_and(Option::is_some);
+            let own = match layers.get(arn) {
+                Some(known) => known.is_some(),
+                None => {
+                    let found = self.layer(arn).await?;
+                    layers.entry(arn.to_owned()).or_insert(found).is_some()
+                }
+            };
             function.layers.push(if own { LayerRef::Own(arn.to_owned()) } else { LayerRef::Arn(arn.to_owned()) });
         }
         Ok(function)

@@ -2,6 +2,7 @@
 
 mod code;
 mod deployment;
+mod documents;
 mod listing;
 
 use std::collections::BTreeMap;
@@ -56,7 +57,7 @@ pub(crate) struct ImportArgs {
     /// Run functions of this language by this runtime, whatever version the template names: python3.11
     #[arg(long, value_name = "RUNTIME")]
     runtime: Option<String>,
-    /// Whether the functions may connect to other machines, as they may on Lambda [default: as deployed; new ones: none]
+    /// Whether the functions may connect to other machines, as they may on Lambda [default: none, unless the template sets NIGH_NETWORK]
     #[arg(long, value_name = "outbound|none", value_parser = [OUTBOUND, NONE])]
     network: Option<String>,
 }

@@ -20,5 +20,5 @@ mod yaml_writer;
 pub(crate) use self::stack::{
     AsyncSettings, LayerRef, LeftOut, Stack, StackCode, StackFunction, StackLayer, StackSchedule,
 };
-pub(crate) use self::template::{Inputs, TemplateError, read};
+pub(crate) use self::template::{Inputs, read};
 pub(crate) use self::written::write;

@@ -6,20 +6,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use nigh_node::client::{
-    ClientError, LambdaClient, NETWORK_VARIABLE, NewLayer, S3Client, ScheduleName, ScheduleTimes, Timetable,
-};
+use nigh_node::client::{ClientError, LambdaClient, NETWORK_VARIABLE, NewLayer, S3Client};
 use nigh_node::endpoints::EndpointsError;
-use nigh_terms::{BucketName, ByteSize, FunctionName, Timestamp};
+use nigh_terms::{BucketName, ByteSize, FunctionName};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::code;
+use super::{code, documents};
 use crate::context::Globals;
 use crate::deploy::{self, DeployRequest, FunctionDescription, Prepared, Reserve, TakenBack, Trigger, TriggerChange};
 use crate::error::CliError;
 use crate::output;
-use crate::sam::{AsyncSettings, LayerRef, LeftOut, Stack, StackFunction, StackLayer, StackSchedule};
+use crate::sam::{LayerRef, LeftOut, Stack, StackFunction, StackLayer};
 use crate::schedules;
 
 /// A stack, and how it is deployed.
@@ -103,7 +101,7 @@ impl Deployment<'_> {
         for function in &self.stack.functions {
             let attached = async {
                 if let Some(events) = &function.events {
-                    lambda.set_event_config(&function.name, &event_config(events)).await?;
+                    lambda.set_event_config(&function.name, &documents::event_config(events)).await?;
                 }
                 give_schedules(function, &lambda, globals).await
             };
@@ -244,16 +242,8 @@ impl Deployment<'_> {
     fn check_schedules(&self) -> Result<(), CliError> {
         for function in &self.stack.functions {
             for schedule in &function.schedules {
-                let wrong =
-                    |why: String| CliError::Usage(format!("{}: schedule {}: {why}", function.name, schedule.name));
-                schedule_name(schedule).map_err(wrong)?;
-                let times = ScheduleTimes {
-                    expression: schedule.expression.clone(),
-                    time_zone: zone(schedule).to_owned(),
-                    start: None,
-                    end: None,
-                };
-                Timetable::of(&times, Timestamp(0)).map_err(|error| wrong(error.to_string()))?;
+                documents::check(schedule)
+                    .map_err(|why| CliError::Usage(format!("{}: schedule {}: {why}", function.name, schedule.name)))?;
             }
         }
         Ok(())
@@ -298,53 +288,10 @@ async fn give_schedules(function: &StackFunction, lambda: &LambdaClient, globals
     let arn = lambda.get(&function.name).await?["FunctionArn"].as_str().unwrap_or_default().to_owned();
     let client = schedules::client(globals).await?;
     for schedule in &function.schedules {
-        let name = schedule_name(schedule).map_err(CliError::Usage)?;
-        client.put(&name, &schedule_document(schedule, &arn)).await?;
+        let name = documents::name(schedule).map_err(CliError::Usage)?;
+        client.put(&name, &documents::schedule(schedule, &arn)).await?;
     }
     Ok(())
-}
-
-fn schedule_name(schedule: &StackSchedule) -> Result<ScheduleName, String> {
-    ScheduleName::new(&schedule.name).map_err(|error| error.to_string())
-}
-
-fn zone(schedule: &StackSchedule) -> &str {
-    schedule.timezone.as_deref().unwrap_or("UTC")
-}
-
-/// The schedule as EventBridge Scheduler's API takes it.
-fn schedule_document(schedule: &StackSchedule, arn: &str) -> Value {
-    let mut document = json!({
-        "ScheduleExpression": schedule.expression,
-        "ScheduleExpressionTimezone": zone(schedule),
-        "FlexibleTimeWindow": { "Mode": "OFF" },
-        "State": if schedule.enabled { "ENABLED" } else { "DISABLED" },
-        "Target": { "Arn": arn, "RoleArn": schedules::ROLE },
-    });
-    if let Some(input) = &schedule.input {
-        document["Target"]["Input"] = input.as_str().into();
-    }
-    if let Some(description) = &schedule.description {
-        document["Description"] = description.as_str().into();
-    }
-    document
-}
-
-/// The settings as Lambda's API takes them.
-fn event_config(events: &AsyncSettings) -> Value {
-    let mut config = json!({});
-    if let Some(retries) = events.retries {
-        config["MaximumRetryAttempts"] = retries.into();
-    }
-    if let Some(age) = events.age_s {
-        config["MaximumEventAgeInSeconds"] = age.into();
-    }
-    for (end, arn) in [("OnSuccess", &events.on_success), ("OnFailure", &events.on_failure)] {
-        if let Some(arn) = arn {
-            config["DestinationConfig"][end]["Destination"] = arn.as_str().into();
-        }
-    }
-    config
 }
 
 fn layer_sha256(version: &Value) -> Option<&str> {
@@ -401,96 +348,4 @@ fn partly_deployed(done: &Imported, name: &FunctionName, error: &CliError) -> Cl
 }
 
 #[cfg(test)]
-mod tests {
-    use crate::sam::StackCode;
-
-    use super::*;
-
-    fn schedule() -> StackSchedule {
-        StackSchedule {
-            name: "often".to_owned(),
-            expression: "rate(5 minutes)".to_owned(),
-            timezone: None,
-            input: Some("{}".to_owned()),
-            description: None,
-            enabled: false,
-        }
-    }
-
-    fn function() -> StackFunction {
-        StackFunction::new("F", FunctionName::new("f").unwrap(), StackCode::Path("src".into()))
-    }
-
-    #[test]
-    fn schedules_and_settings_of_events_are_documents_of_their_apis() {
-        assert_eq!(
-            schedule_document(&schedule(), "arn"),
-            json!({
-                "ScheduleExpression": "rate(5 minutes)", "ScheduleExpressionTimezone": "UTC", "State": "DISABLED",
-                "FlexibleTimeWindow": { "Mode": "OFF" },
-                "Target": { "Arn": "arn", "RoleArn": schedules::ROLE, "Input": "{}" },
-            })
-        );
-        let events = AsyncSettings {
-            retries: Some(0),
-            on_failure: Some("arn:aws:s3:::b".to_owned()),
-            ..AsyncSettings::default()
-        };
-        assert_eq!(
-            event_config(&events),
-            json!({
-                "MaximumRetryAttempts": 0,
-                "DestinationConfig": { "OnFailure": { "Destination": "arn:aws:s3:::b" } },
-            })
-        );
-    }
-
-    #[test]
-    fn a_schedule_that_cannot_be_is_refused_before_anything_is_changed() {
-        type Change = fn(&mut StackSchedule);
-        fn refused(change: Change) -> Result<(), String> {
-            let mut wrong = schedule();
-            change(&mut wrong);
-            let function = StackFunction { schedules: vec![wrong], ..function() };
-            let stack = Stack { functions: vec![function], ..Stack::default() };
-            let deployment = Deployment { stack: &stack, folder: Path::new("."), network: None };
-            deployment.check_schedules().map_err(|error| error.to_string())
-        }
-        assert_eq!(refused(|_| {}), Ok(()));
-        let changes: [Change; 3] = [
-            |one| one.name = "a b".to_owned(),
-            |one| one.expression = "rate(often)".to_owned(),
-            |one| one.timezone = Some("Nowhere".to_owned()),
-        ];
-        for change in changes {
-            let why = refused(change).unwrap_err();
-            assert!(why.starts_with("f: schedule "), "{why}");
-        }
-    }
-
-    #[test]
-    fn a_runtime_that_the_node_has_not_is_named_with_the_way_out() {
-        let of = |runtime: &str| StackFunction { runtime: Some(runtime.to_owned()), ..function() };
-        let stack = Stack { functions: vec![of("python3.9"), of("nodejs"), of("provided.al2023")], ..Stack::default() };
-        let there = ["python3.11".to_owned(), "provided.al2023".to_owned()];
-        let why = missing_runtime(&stack, &there).unwrap();
-        assert!(why.starts_with("this node has no runtime python3.9; it has python3.11, "), "{why}");
-        assert!(why.contains("--runtime"), "{why}");
-        let stack = Stack { functions: vec![of("python3.11"), function()], ..Stack::default() };
-        assert_eq!(missing_runtime(&stack, &there), None);
-    }
-
-    #[test]
-    fn an_error_says_what_is_deployed_already() {
-        let error = CliError::Failed("no".to_owned());
-        let mut done = Imported::default();
-        let name = FunctionName::new("g").unwrap();
-        assert_eq!(
-            partly_deployed(&done, &name, &error).to_string(),
-            "g: no; run the command again once this is mended"
-        );
-        done.functions.push(ImportedFunction { name: FunctionName::new("f").unwrap(), done: "deployed", url: None });
-        let said = partly_deployed(&done, &name, &error).to_string();
-        assert!(said.contains("; deployed before it: f; run"), "{said}");
-    }
-}
+mod tests;

@@ -87,7 +87,8 @@ pub(super) fn function(
         let mut environment = properties.part("Environment", environment);
         for (name, value) in environment.map("Variables").unwrap_or_default() {
             if let Some(value) = environment.resolved_within(&name, &value) {
-                function.environment.insert(name, scalar_text(&value).unwrap_or_else(|| value.to_string()));
+                let text = if value.is_null() { Some(String::new()) } else { scalar_text(&value) };
+                function.environment.insert(name, text.unwrap_or_else(|| value.to_string()));
             }
         }
         properties.adopt(environment.finish(&[]));

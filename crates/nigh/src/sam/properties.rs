@@ -31,11 +31,6 @@ impl<'a> Properties<'a> {
         Properties::new(self.scope, &format!("{}.{name}", self.owner), all)
     }
 
-    /// How the resource is called.
-    pub(super) fn owner(&self) -> &str {
-        &self.owner
-    }
-
     /// Lists a part that does not come along.
     pub(super) fn leave_out(&mut self, what: &str, is_missed: bool, why: impl Into<String>) {
         let what = if what.is_empty() { self.owner.clone() } else { format!("{}.{what}", self.owner) };

@@ -62,7 +62,7 @@ fn hint(known: &[String]) -> String {
 /// # Errors
 /// If it is no template, or a parameter is not what the template takes.
 pub(crate) fn read(text: &str, inputs: &Inputs) -> Result<Stack, TemplateError> {
-    let document = if text.trim_start().starts_with('{') {
+    let document: Value = if text.trim_start().starts_with('{') {
         serde_json::from_str(text).map_err(|error| TemplateError::Json(error.to_string()))?
     } else {
         yaml::parse(text)?
