@@ -56,6 +56,7 @@ CONDITIONS = {
     "no-minio": lambda: not has_peer("minio"),
     "no-weka": lambda: not has_weka(),
     "no-java": lambda: not (shutil.which("java") and shutil.which("mvn")),
+    "no-node": lambda: not Path("/usr/bin/node").exists(),
     "no-go": lambda: not shutil.which("go"),
     "no-node": lambda: not Path("/usr/bin/node").exists(),
     "no-fuse": lambda: not can_serve_disks(),

@@ -6,9 +6,11 @@
 
 mod attached;
 mod changes;
+mod checks;
 mod document;
 mod following;
 mod limits;
+mod orphans;
 mod retired;
 mod settings;
 mod shared_code;
@@ -207,15 +209,6 @@ impl FunctionStore {
         &self.0.schedules
     }
 
-    /// Removes the schedules of functions that do not exist: a crash came between the two removals. For a node alone.
-    ///
-    /// # Errors
-    /// If the registry refuses.
-    pub async fn sweep_schedules(&self) -> Result<(), FunctionStoreError> {
-        let is_deployed = |namespace: &Namespace, name: &FunctionName| self.get(namespace, name).is_some();
-        Ok(self.0.schedules.sweep(is_deployed).await?)
-    }
-
     /// The archive of `function`, as it was uploaded.
     #[must_use]
     pub fn archive(&self, function: &Function) -> PathBuf {
@@ -266,23 +259,6 @@ impl FunctionStore {
         let (store, archive) = (Arc::clone(&self.0), archive.into());
         let (namespace, name) = (namespace.clone(), name.clone());
         to_the_end(async move { store.update_code(&namespace, &name, archive, revision).await }).await
-    }
-
-    /// Checks what `update_code` would check, and changes nothing.
-    ///
-    /// # Errors
-    /// As `update_code`.
-    pub async fn check_code(
-        &self,
-        namespace: &Namespace,
-        name: &FunctionName,
-        archive: impl Into<Archive> + Send,
-        revision: Option<&str>,
-    ) -> Result<Arc<DeployedFunction>, FunctionStoreError> {
-        let current = self.0.current(namespace, name, revision)?;
-        let (code, archive) = (self.0.code.clone(), archive.into());
-        blocking(move || code.check(&archive)).await?;
-        Ok(current)
     }
 
     /// Changes a function's settings.

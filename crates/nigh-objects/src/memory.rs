@@ -95,8 +95,10 @@ struct ObjectMemoryState {
     coherence: Coherence,
     /// Locked inside the lock of `coherence` or without it, never around it.
     doubts: Mutex<Doubts>,
-    /// Locked like `doubts`.
+    /// The outside writes of objects whose homes are here. Locked like `doubts`.
     outside: Mutex<OutsideWrites>,
+    /// The outside writes that the store has announced to this node of a cluster, to be announced to each next home.
+    announced: Mutex<OutsideWrites>,
     /// The objects that are being written here, and the store's notice about each meanwhile. Locked around the cache's
     /// lock.
     writing: Mutex<HashMap<ObjectId, StoreNotice>>,

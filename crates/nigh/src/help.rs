@@ -41,7 +41,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
 ];
 /// The commands of the first page.
 const FIRST: [&str; 10] =
-    ["up", "down", "status", "doctor", "deploy", "invoke", "functions", "logs", "objects", "explain"];
+    ["up", "status", "init", "dev", "deploy", "invoke", "functions", "logs", "objects", "explain"];
 /// Words that users of other tools type first, and what they are here.
 const ELSEWHERE: [(&[&str], &str); 7] = [
     (&["list", "ls"], "`nigh functions ls` lists functions, `nigh objects ls` buckets and objects"),

@@ -123,6 +123,7 @@ impl ObjectMemory {
             coherence,
             doubts: Mutex::default(),
             outside: Mutex::default(),
+            announced: Mutex::default(),
             writing: Mutex::default(),
             account: Account::open()?,
             order: WriteOrder::default(),

@@ -13,12 +13,15 @@ mod servers;
 mod skipped;
 
 mod compared;
+mod ephemeral;
 mod epochs;
 mod handing_over;
 mod late;
 mod moves;
 mod objects;
+mod outside;
 mod silent;
+mod through;
 mod transactions;
 mod under_load;
 mod world;

@@ -8,6 +8,7 @@
 mod attachments;
 mod backup;
 mod cache_ways;
+mod cluster_outsiders;
 mod cluster_schedules;
 mod cluster_workflows;
 mod command_line;

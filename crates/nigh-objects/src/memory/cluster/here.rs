@@ -22,8 +22,8 @@ use tokio_util::io::StreamReader;
 
 use super::wire::{
     BRING, Bring, DECIDE, FETCH, Fence, Fetch, FetchReply, HELD, HeldCopyRequest, LET_GO, LetGo, Letter, METHODS,
-    NEWEST, NewestReply, OUTCOME, PINNED, POST, PREPARE, PinnedRequest, PrepareRequest, UnpushedRequest, WAITING,
-    WRITE, Want, WireError, Write, decode, encode,
+    NEWEST, NewestReply, OUTCOME, OUTSIDE, OutsideCall, PINNED, POST, PREPARE, PinnedRequest, PrepareRequest,
+    UnpushedRequest, WAITING, WRITE, Want, WireError, Write, decode, encode,
 };
 use crate::memory::fetch::{READ_RETRIES_MAX, TOLD_WITHIN};
 use crate::memory::foreign::Asker;
@@ -130,6 +130,11 @@ impl ObjectMemory {
                 let bring: Bring = read(&call)?;
                 answer(Ok((self.bring(&bring.objects).await, Body::empty())))
             }
+            _ if number == OUTSIDE.number => {
+                let report: OutsideCall = read(&call)?;
+                inner.is_member(call.peer, report.from)?;
+                answer(inner.serve_outside(report).await.map(|acted| (acted, Body::empty())))
+            }
             _ if number == NEWEST.number => answer(Ok((NewestReply { homes: inner.newest_here() }, Body::empty()))),
             _ => {
                 let Fence { shard, member } = read(&call)?;
@@ -195,7 +200,9 @@ impl ObjectMemoryState {
                 None => (None, None, Body::empty()),
                 Some(FoundBytes { meta, range, body }) => (Some(ObjectMeta::clone(&meta)), range, body),
             };
-            return Ok((FetchReply { reply, meta, range }, body));
+            // A write that begins outside after this drops the copies at the nodes.
+            let uncached = self.is_written_outside(&object);
+            return Ok((FetchReply { reply, meta, range, uncached }, body));
         }
         Err(WireError::Busy("the object changes faster than it can be read".to_owned()))
     }

@@ -16,6 +16,7 @@ use crate::memory::draft::{Content, Draft};
 use crate::memory::foreign::ForeignWrite;
 use crate::memory::intake::BodyClaims;
 use crate::memory::write_ticket::WriteSource;
+use crate::write_back::WriteMode;
 
 impl ObjectMemoryState {
     /// Carries out another node's write.
@@ -84,7 +85,7 @@ impl ObjectMemoryState {
     ) -> WriteReply {
         let Write { request, who, id, becomes } = write;
         let id = id.map(RequestId);
-        let nothing = |newest| WriteReply { reply: None, outcome: Ok(None), newest };
+        let nothing = |newest| WriteReply { reply: None, outcome: Ok(None), newest, uncached: false };
         let ToHome::Put { request: number, .. } = &request.body else { return nothing(Version::OUTSIDE) };
         let (from, number) = (request.from, *number);
         let Ok(turn) = self.order.turn(&object).await else { return nothing(Version::OUTSIDE) };
@@ -129,6 +130,9 @@ impl ObjectMemoryState {
                 return nothing(Version::OUTSIDE);
             }
             written.map(Some).map_err(WireError::from)
+        } else if self.back.newest_waiting(&object).is_some_and(|newest| newest.mode == WriteMode::Through) {
+            // The first answer may have been that the store had not taken the write yet.
+            self.back.flush(&object).await.map(|()| None).map_err(WireError::from)
         } else {
             Ok(None)
         };
@@ -143,8 +147,9 @@ impl ObjectMemoryState {
             }
             ForeignWrite::Nothing => None,
         };
+        let uncached = self.is_written_outside(&object);
         drop(turn);
-        WriteReply { reply, outcome, newest }
+        WriteReply { reply, outcome, newest, uncached }
     }
 }
 
