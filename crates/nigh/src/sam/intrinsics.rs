@@ -107,7 +107,7 @@ impl Scope {
     }
 
     fn evaluate(&self, name: &str, argument: &Value) -> Result<Option<Value>, Unresolved> {
-        let value = match (name, argument) {
+        let value: Value = match (name, argument) {
             ("Ref", Value::String(name)) if name == NO_VALUE => return Ok(None),
             ("Ref", Value::String(name)) => self.reference(name)?,
             ("Fn::GetAtt", path) => self.attribute(path)?.into(),
