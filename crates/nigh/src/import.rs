@@ -51,13 +51,15 @@ pub(crate) struct ImportArgs {
     /// Only this function, by its name or its name in the template; may be repeated
     #[arg(long = "only", value_name = "FUNCTION")]
     only: Vec<String>,
-    /// The value of a parameter of the template, an option of serverless.yml, or a name of what is left out; may be repeated
+    /// The value of a parameter of the template, or of an option of serverless.yml, or the name of something left out; may
+    /// be repeated
     #[arg(long = "parameter", value_name = "NAME=VALUE")]
     parameters: Vec<String>,
     /// Run functions of this language by this runtime, whatever version the template names: python3.11
     #[arg(long, value_name = "RUNTIME")]
     runtime: Option<String>,
-    /// Whether the functions may connect to other machines, as they may on Lambda [default: none, unless the template sets NIGH_NETWORK]
+    /// Whether the functions may connect to other machines, as they may on Lambda [default: none, unless the template
+    /// sets NIGH_NETWORK]
     #[arg(long, value_name = "outbound|none", value_parser = [OUTBOUND, NONE])]
     network: Option<String>,
 }

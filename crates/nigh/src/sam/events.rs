@@ -159,7 +159,7 @@ pub(super) fn schedule(owner: &mut Properties<'_>, name: String, expression: Opt
 /// Routes of HTTP APIs send events of format 2.0, as a function's URL does.
 fn http_event(event: &mut Properties<'_>, function: &mut StackFunction) {
     let (method, path) = (event.text("Method"), event.text("Path"));
-    let route = [method, path].into_iter().flatten().collect::<Vec<_>>().join(" ");
+    let route = [method, path].into_iter().flatten().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ");
     let _the_api = event.raw("ApiId");
     let _how_long = event.raw("TimeoutInMillis");
     if event.text("PayloadFormatVersion").is_some_and(|version| version != "2.0") {

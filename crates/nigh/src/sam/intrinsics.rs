@@ -293,7 +293,8 @@ mod tests {
             conditions: object(json!({
                 "IsProd": { "Fn::Equals": [{ "Ref": "Stage" }, "prod"] },
                 "IsTest": { "Fn::Not": [{ "Condition": "IsProd" }] },
-                "Both": { "Fn::And": [{ "Condition": "IsProd" }, { "Fn::Or": [{ "Condition": "IsTest" }, { "Fn::Equals": [1, "1"] }] }] },
+                "Either": { "Fn::Or": [{ "Condition": "IsTest" }, { "Fn::Equals": [1, "1"] }] },
+                "Both": { "Fn::And": [{ "Condition": "IsProd" }, { "Condition": "Either" }] },
                 "Loop": { "Condition": "Loop" },
             })),
         }

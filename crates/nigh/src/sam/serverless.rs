@@ -183,7 +183,10 @@ fn events_of(kind: &str, described: &Value) -> Vec<Value> {
     match kind {
         "s3" => {
             let bucket = if described.is_string() { described } else { &described["bucket"] };
-            let mut properties = json!({ "Bucket": bucket, "Events": described.get("event").cloned().unwrap_or_else(|| "s3:ObjectCreated:*".into()) });
+            let mut properties = json!({ "Bucket": bucket });
+            if let Some(changes) = described.get("event") {
+                properties["Events"] = changes.clone();
+            }
             let rules = described["rules"].as_array().into_iter().flatten().filter_map(Value::as_object).flatten();
             let rules: Vec<Value> = rules.map(|(name, value)| json!({ "Name": name, "Value": value })).collect();
             if !rules.is_empty() {
