@@ -44,6 +44,9 @@ const SECTIONS: [(&str, bool, &str); 5] = [
     ("stepFunctions", true, "make state machines by `nigh workflow create NAME FILE`"),
 ];
 
+/// What an event is described by that has a name alone.
+static NOTHING: Value = Value::Null;
+
 /// What variables are filled in with.
 struct Variables<'a> {
     document: &'a Value,
@@ -151,7 +154,7 @@ fn properties(key: &str, settings: &Map<String, Value>, provider: &Value, name: 
     let listed = settings.get("events").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     for (number, event) in listed.iter().enumerate() {
         let (kind, described) = match event {
-            Value::String(kind) => (kind.as_str(), &Value::Null),
+            Value::String(kind) => (kind.as_str(), &NOTHING),
             Value::Object(event) => match event.iter().next() {
                 Some((kind, described)) => (kind.as_str(), described),
                 None => continue,
