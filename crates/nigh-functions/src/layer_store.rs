@@ -312,6 +312,12 @@ impl LayerStore {
         index.get(&(namespace.clone(), name.clone()))?.0.versions.get(&version).cloned()
     }
 
+    /// The archive of a version, as it was uploaded.
+    #[must_use]
+    pub fn archive(&self, namespace: &Namespace, version: &LayerVersion) -> PathBuf {
+        self.0.code.archive(&code_version(namespace, &version.name, &version.sha256))
+    }
+
     /// The versions of a layer, newest first.
     #[must_use]
     pub fn versions(&self, namespace: &Namespace, name: &FunctionName) -> Vec<LayerVersion> {

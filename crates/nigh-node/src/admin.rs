@@ -22,6 +22,8 @@
 //! | `GET /events/{namespace}/{id}` | `ShownEvent` |
 //! | `POST /events/{namespace}/{id}/retry` | 204; a dead letter is retried from the beginning |
 //! | `POST /events/{namespace}/{id}/drop` | 204; a dead letter or a waiting event is gone |
+//! | `GET /functions/{namespace}/{function}/code` | the archive of its code, as it was uploaded |
+//! | `GET /layers/{namespace}/{layer}/{version}/code` | the archive of a layer's version |
 //! | `GET /backup?keys&objects` | a backup (`backup::archive`) while it is made; broken off by a failure |
 //! | `GET /buckets/{namespace}/{bucket}/policy` | `BucketPolicy` |
 //! | `POST /buckets/{namespace}/{bucket}/policy` of `BucketPolicy` | 204; the bucket's later writes follow it |
@@ -36,6 +38,7 @@
 
 mod activations;
 mod events;
+mod functions;
 mod models;
 mod objects;
 mod refusal;
@@ -49,6 +52,7 @@ use axum::extract::{DefaultBodyLimit, Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use nigh_functions::function_store::FunctionStore;
 use nigh_invoke::activation_log::ActivationLog;
 use nigh_invoke::event_invoker::EventInvoker;
 use nigh_objects::ObjectMemory;
@@ -106,6 +110,8 @@ pub(crate) trait AdminSource: Send + Sync + 'static {
     fn cluster(&self) -> Option<&ClusterEngine>;
     /// The asynchronous invocations.
     fn events(&self) -> &EventInvoker;
+    /// The deployed functions.
+    fn functions(&self) -> &FunctionStore;
     /// The source of a backup, and the time.
     fn backup(&self) -> (&BackupSource, Timestamp);
     /// The object memory.
@@ -147,6 +153,8 @@ pub(crate) async fn serve<N: AdminSource>(node: Arc<N>, listener: UnixListener) 
         .route("/buckets/{namespace}/unpushed", get(objects::unpushed::<N>))
         .route("/buckets/{namespace}/unpushed/drop", post(objects::drop_unpushed::<N>))
         .route("/features/{namespace}", get(objects::features::<N>))
+        .route("/functions/{namespace}/{function}/code", get(functions::code::<N>))
+        .route("/layers/{namespace}/{layer}/{version}/code", get(functions::layer_code::<N>))
         .route("/backup", get(backup::<N>))
         .route("/shutdown", post(shutdown::<N>))
         .with_state(node);

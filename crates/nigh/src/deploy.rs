@@ -20,9 +20,7 @@ use nigh_node::client::{IDEMPOTENT_VARIABLE, NETWORK_VARIABLE, NONE, OUTBOUND};
 use nigh_terms::{ByteSize, FunctionName};
 use serde_json::{Value, json};
 
-use self::description::{FunctionDescription, Reserve, TriggerChange, UrlAccess};
 use self::plan::Mark;
-use self::request::CodeSource;
 use crate::archive::FileChoice;
 use crate::context::Globals;
 use crate::error::CliError;
@@ -30,10 +28,11 @@ use crate::lambda_units;
 use crate::output::{self, Colour, coloured_for};
 use crate::schedules::{FunctionSchedule, ScheduleArgs};
 
+pub(crate) use self::description::{FunctionDescription, Reserve, TakenBack, Trigger, TriggerChange, UrlAccess};
 pub(crate) use self::plan::Plan;
 pub(crate) use self::project::Project;
 pub(crate) use self::project_file::PROJECT_FILE;
-pub(crate) use self::request::DeployRequest;
+pub(crate) use self::request::{CodeSource, DeployRequest, Prepared, runtimes};
 
 /// Options of `nigh deploy`.
 #[derive(Args)]

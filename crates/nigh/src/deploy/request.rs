@@ -219,7 +219,7 @@ fn usage(error: impl std::error::Error) -> CliError {
 }
 
 /// The runtimes of the node that runs here; none if the door is another's, or the node is of an older version.
-async fn runtimes(globals: &Globals) -> Result<Option<Vec<String>>, CliError> {
+pub(crate) async fn runtimes(globals: &Globals) -> Result<Option<Vec<String>>, CliError> {
     if globals.endpoint.is_some() {
         return Ok(None);
     }

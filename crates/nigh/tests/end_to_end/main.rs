@@ -5,6 +5,7 @@
 
 #![expect(clippy::unwrap_used, reason = "tests: a broken expectation panics")]
 
+mod attachments;
 mod backup;
 mod cache_ways;
 mod cluster_outsiders;
@@ -33,6 +34,7 @@ mod sessions;
 mod skipped;
 mod small_disk;
 mod store_down;
+mod templates;
 mod terminal;
 mod workflows;
 mod wsk;
