@@ -11,7 +11,9 @@ use nigh_sandbox::log_capture::{LogCapture, ReportLine};
 use nigh_sandbox::runtime_api::{Dispatch, Reply};
 use nigh_schedule::activation::idempotence::runs_again;
 use nigh_schedule::activation::touched::TouchedObject;
-use nigh_schedule::activation::{Activation, DataCallRecord, MakingTimes, MemoryUse, Outcome, SandboxStart};
+use nigh_schedule::activation::{
+    Activation, DataCallRecord, ExceededLimit, MakingTimes, MemoryUse, Outcome, SandboxStart,
+};
 use nigh_schedule::memory::grant::Grant;
 use nigh_terms::{Admission, ByteSize, Clock, InvocationId, Monotonic, SandboxId, Timestamp, Token};
 
@@ -78,10 +80,20 @@ struct HandlerRun {
     lives: bool,
 }
 
+/// What the hooks decided before a run.
+struct PreparedRun {
+    grant: Grant,
+    admission: Admission,
+    /// The memory that a model predicts.
+    predicted: Option<ByteSize>,
+    notes: Vec<String>,
+}
+
 /// What was measured while the handler ran.
 struct RunMeasurements {
     duration: Duration,
     granted: ByteSize,
+    predicted: Option<ByteSize>,
     peak: Option<ByteSize>,
     memory: MemoryUse,
     /// What the invocation had seen at its end.
@@ -100,7 +112,7 @@ impl Executor {
                 return Err(refusal.into());
             }
         };
-        let (grant, admission, mut notes) = self.before_run(call, &live, init);
+        let PreparedRun { grant, admission, predicted, mut notes } = self.before_run(call, &live, init);
         let Some(begun) = wake(&live, grant).await else {
             self.not_run(call.id);
             lease.end().await;
@@ -121,7 +133,7 @@ impl Executor {
         let lease = if lives { Some(lease) } else { end(lease).await };
         let attempt = match verdict {
             Some(verdict) if !repeats => {
-                let measured = RunMeasurements { duration, granted, peak, memory, token, notes };
+                let measured = RunMeasurements { duration, granted, predicted, peak, memory, token, notes };
                 let calls = self.accountant.finish(call.id);
                 let ran = (Some(live.id), &*live.log);
                 Attempt::Done(Box::new(self.conclude(call, ran, init, measured, calls, verdict)))
@@ -142,7 +154,8 @@ impl Executor {
         let verdict = failed.verdict(call.id);
         let FailedInit { sandbox, log, granted, grown, init, token, peak, .. } = failed;
         let memory = MemoryUse { grown, ..MemoryUse::default() };
-        let measured = RunMeasurements { duration: Duration::ZERO, granted, peak, memory, token, notes: Vec::new() };
+        let (duration, notes) = (Duration::ZERO, Vec::new());
+        let measured = RunMeasurements { duration, granted, predicted: None, peak, memory, token, notes };
         log.start(call.id);
         self.conclude(call, (sandbox, &*log), Some(&init), measured, DataCalls::default(), verdict)
     }
@@ -166,8 +179,8 @@ impl Executor {
         live.prepare(decide).await;
     }
 
-    /// Asks the hooks: the grant and the admission of the run, and what the hooks note.
-    fn before_run(&self, call: &Call, live: &LiveSandbox, init: Option<&Init>) -> (Grant, Admission, Vec<String>) {
+    /// Asks the hooks.
+    fn before_run(&self, call: &Call, live: &LiveSandbox, init: Option<&Init>) -> PreparedRun {
         let mut run = Run {
             tasks: live.sandbox.tasks(),
             start: init.map_or(SandboxStart::Warm, |init| init.steps.start),
@@ -181,7 +194,7 @@ impl Executor {
         }
         notes.extend(live.take_prepared().map(|what| format!("prepared: {what}")));
         let grant = if call.earlier.is_empty() { run.grant } else { Grant::full(call.function.memory) };
-        (grant, run.admission, notes)
+        PreparedRun { grant, admission: run.admission, predicted: run.predicted, notes }
     }
 
     /// Gives the input to the handler and waits until it answers, fails, or its time is over.
@@ -217,6 +230,8 @@ impl Executor {
                 }
             },
             Some(Err(_)) => {
+                // Before the calls under way are cancelled: they are what the handler waited for.
+                self.accountant.ended(call.id, began.after(timeout));
                 let date = self.clock.wall().rfc3339();
                 live.log.say(&format!("{date} {} {}", call.id, timeout_message(timeout)));
                 (Some(Verdict::timed_out(call.id, timeout)), began.after(timeout), false)
@@ -306,10 +321,11 @@ impl Executor {
         calls: DataCalls,
         verdict: Verdict,
     ) -> InvocationResult {
-        let RunMeasurements { duration, granted, peak, memory, token, notes } = measured;
+        let RunMeasurements { duration, granted, predicted, peak, memory, token, notes } = measured;
         let report = ReportLine { duration, booked: call.function.memory, peak, init: init.map(|init| init.took) };
         let log = log.finish(call.id, &report);
-        let Verdict { outcome, payload, function_error } = verdict;
+        let Verdict { outcome, payload, function_error, stack_trace, init_limit } = verdict;
+        let exceeded = exceeded(&outcome, &call.function, init_limit);
         let run = RunTimes {
             wait_us: call.wait.as_micros() as u64,
             init_us: init.map(|init| init.took.as_micros() as u64),
@@ -339,8 +355,11 @@ impl Executor {
             booked: call.function.memory,
             granted,
             peak_memory: peak,
+            predicted_memory: predicted,
             memory,
             outcome,
+            exceeded,
+            stack_trace,
             notes,
             placement: call.placement.clone(),
             token: token.clone(),
@@ -351,6 +370,16 @@ impl Executor {
         self.hooks.iter().rev().for_each(|hook| hook.after_run(&activation));
         self.activations.append(activation);
         InvocationResult { id: call.id, payload, function_error, log: log.bytes, run, token, touched }
+    }
+}
+
+/// The limit that ended an invocation of `function`; `init_limit` is set if its initialisation timed out.
+const fn exceeded(outcome: &Outcome, function: &Function, init_limit: Option<Duration>) -> Option<ExceededLimit> {
+    match (outcome, init_limit) {
+        (Outcome::TimedOut, Some(limit)) => Some(ExceededLimit::InitTimeout { limit_us: limit.as_micros() as u64 }),
+        (Outcome::TimedOut, None) => Some(ExceededLimit::Timeout { limit_us: function.timeout.as_micros() as u64 }),
+        (Outcome::OutOfMemory, _) => Some(ExceededLimit::Memory { booked: function.memory }),
+        _ => None,
     }
 }
 

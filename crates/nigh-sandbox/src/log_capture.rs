@@ -9,6 +9,7 @@ use std::time::Duration;
 use nigh_terms::{ByteSize, InvocationId};
 use parking_lot::Mutex;
 
+use crate::client_lines::is_of_python_client;
 use crate::sandbox::LogSink;
 
 /// The bytes in `X-Amz-Log-Result` (Lambda API reference, Invoke).
@@ -49,6 +50,8 @@ pub struct ReportLine {
 pub struct LogCapture {
     ring: Mutex<Ring>,
     limit: usize,
+    /// True for a runtime whose client prints lines about itself (`client_lines`).
+    has_python_client: bool,
 }
 
 #[derive(Debug, Default)]
@@ -72,7 +75,13 @@ impl LogCapture {
     #[must_use]
     pub fn new(limit: ByteSize) -> Self {
         let limit = usize::try_from(limit.bytes()).unwrap_or(usize::MAX).max(TAIL_BYTES);
-        Self { ring: Mutex::default(), limit }
+        Self { ring: Mutex::default(), limit, has_python_client: false }
+    }
+
+    /// The same, for a function that runs under the vendor's Python client.
+    #[must_use]
+    pub fn of_python_client(limit: ByteSize) -> Self {
+        Self { has_python_client: true, ..Self::new(limit) }
     }
 
     fn write(&self, line: &[u8]) {
@@ -114,7 +123,9 @@ impl LogCapture {
 
 impl LogSink for LogCapture {
     fn line(&self, line: &[u8]) {
-        self.write(line);
+        if !(self.has_python_client && is_of_python_client(line)) {
+            self.write(line);
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_recursion::async_recursion as boxed;
-use nigh_data::{DataCall, ObjectId, ObjectMeta};
+use nigh_data::{DataCall, DataOperation, ObjectId, ObjectMeta};
 use nigh_protocol::{Contract, Dispatch, Frontier, Gate, GateLimits, GateOutput, GateRefusal, PutFailure, Stamp};
 use nigh_terms::{BucketName, InvocationId, Monotonic, Namespace, ObjectKey, Principal, ShardId, Token, Version};
 use tokio::sync::oneshot;
@@ -294,7 +294,7 @@ impl ObjectMemoryState {
             invocation: who.invocation.filter(known),
             wrote: None,
         };
-        WriteCall { call: self.begin(who, bucket, Some(key)), writer }
+        WriteCall { call: self.begin(who, DataOperation::Write, bucket, Some(key)), writer }
     }
 
     /// Adds an object's version to the token of the invocation: `who` is about to be shown the metadata.
