@@ -177,7 +177,10 @@ impl ActivationLog {
         let mut places = Vec::new();
         for (at, one) in (oldest..).zip(&last.records).filter(|(at, _)| *at >= from) {
             if places.len() >= limit {
-                return (AddedRecords { position: at, missed: oldest.saturating_sub(from), ..AddedRecords::default() }, places);
+                return (
+                    AddedRecords { position: at, missed: oldest.saturating_sub(from), ..AddedRecords::default() },
+                    places,
+                );
             }
             if one.may_be_wanted(query) {
                 places.push((at + 1, place(one.id, one.attempt)));

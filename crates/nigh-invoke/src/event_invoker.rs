@@ -11,6 +11,7 @@ mod destinations;
 mod record;
 mod row;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -88,6 +89,8 @@ pub struct NewEvent {
 struct EventInvokerState {
     parts: EventParts,
     queue: Mutex<EventQueue>,
+    /// What went wrong in the last attempt of each event that waits for another, since the start; for people only.
+    last_errors: Mutex<HashMap<InvocationId, String>>,
     /// Notified when something has changed and the queue must be asked.
     changed: Notify,
     closed: CancellationToken,
@@ -148,6 +151,7 @@ impl EventInvoker {
         let inner = Arc::new(EventInvokerState {
             parts,
             queue: Mutex::new(queue),
+            last_errors: Mutex::default(),
             changed: Notify::new(),
             closed: CancellationToken::new(),
             tasks: TaskTracker::new(),
@@ -322,6 +326,7 @@ impl EventInvokerState {
 
     async fn finish(&self, command: Command, response: Option<&Response>) -> Result<(), EventError> {
         let Command::Finish { id, facts, attempts, condition, fate } = command else { return Ok(()) };
+        let last_error = self.last_errors.lock().remove(&id);
         metrics::counter!("nigh_events_done_total", "condition" => condition.name()).increment(1);
         match fate {
             Fate::Forget => {
@@ -342,7 +347,10 @@ impl EventInvokerState {
                     None if condition == Condition::FunctionDeleted => {
                         format!("{}: there is no function {}", condition.name(), facts.function)
                     }
-                    None => condition.name().to_owned(),
+                    None => match last_error {
+                        Some(words) => format!("{}: {words}", condition.name()),
+                        None => condition.name().to_owned(),
+                    },
                 };
                 tracing::warn!(%id, function = %facts.function, %reason, "an event failed for good: `nigh events` has it");
                 self.bury(DeadLetter { id, facts, attempts, reason, died: self.wall(), remains: RemainingWork::Event })

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::HeaderValue;
 use nigh_engine::AccessKeys;
-use nigh_functions::function::Function;
+use nigh_functions::function::{Function, FunctionSource};
 use nigh_sandbox::log_capture::{LogCapture, ReportLine};
 use nigh_sandbox::runtime_api::{Dispatch, Reply};
 use nigh_schedule::activation::idempotence::runs_again;
@@ -19,6 +19,7 @@ use nigh_terms::{Admission, ByteSize, Clock, InvocationId, Monotonic, SandboxId,
 
 use crate::activation_log::ActivationLog;
 use crate::hooks::{InvocationHook, Run};
+use crate::invocation::code_look::{CodeLook, CodeQuestion};
 use crate::invocation::gate::{Entrance, GatePass, InvocationGate};
 use crate::invocation::phase_accountant::{DataCalls, PhaseAccountant};
 use crate::invocation::verdict::{Verdict, timeout_message};
@@ -33,6 +34,7 @@ use crate::sandboxes::maker::admission_of;
 /// Runs invocations in sandboxes that they have been given.
 pub(crate) struct Executor {
     pub(crate) keys: AccessKeys,
+    pub(crate) functions: Arc<dyn FunctionSource>,
     pub(crate) gate: Arc<dyn InvocationGate>,
     pub(crate) accountant: Arc<PhaseAccountant>,
     pub(crate) activations: ActivationLog,
@@ -136,7 +138,8 @@ impl Executor {
                 let measured = RunMeasurements { duration, granted, predicted, peak, memory, token, notes };
                 let calls = self.accountant.finish(call.id);
                 let ran = (Some(live.id), &*live.log);
-                Attempt::Done(Box::new(self.conclude(call, ran, init, measured, calls, verdict)))
+                let look = self.look_at_code(&call.function, &verdict).await;
+                Attempt::Done(Box::new(self.conclude(call, ran, init, measured, calls, (verdict, look))))
             }
             _ => {
                 self.discard(call, &live, duration, peak);
@@ -150,14 +153,24 @@ impl Executor {
     }
 
     /// Concludes an invocation whose sandbox could not be initialised.
-    pub(crate) fn conclude_failed(&self, call: &Call, failed: FailedInit) -> InvocationResult {
+    pub(crate) async fn conclude_failed(&self, call: &Call, failed: FailedInit) -> InvocationResult {
         let verdict = failed.verdict(call.id);
+        let look = self.look_at_code(&call.function, &verdict).await;
         let FailedInit { sandbox, log, granted, grown, init, token, peak, .. } = failed;
         let memory = MemoryUse { grown, ..MemoryUse::default() };
         let (duration, notes) = (Duration::ZERO, Vec::new());
         let measured = RunMeasurements { duration, granted, predicted: None, peak, memory, token, notes };
         log.start(call.id);
-        self.conclude(call, (sandbox, &*log), Some(&init), measured, DataCalls::default(), verdict)
+        self.conclude(call, (sandbox, &*log), Some(&init), measured, DataCalls::default(), (verdict, look))
+    }
+
+    /// What the code of `function` says about a failure.
+    async fn look_at_code(&self, function: &Function, verdict: &Verdict) -> CodeLook {
+        let Some(question) = CodeQuestion::about(&verdict.outcome, &verdict.stack_trace) else {
+            return CodeLook::default();
+        };
+        let folder = self.functions.code_folder(function).await;
+        tokio::task::spawn_blocking(move || CodeLook::of(&folder, question)).await.unwrap_or_default()
     }
 
     /// Makes ready what an invocation of `live`'s function with this input will need when `after` has ended.
@@ -319,7 +332,7 @@ impl Executor {
         init: Option<&Init>,
         measured: RunMeasurements,
         calls: DataCalls,
-        verdict: Verdict,
+        (verdict, look): (Verdict, CodeLook),
     ) -> InvocationResult {
         let RunMeasurements { duration, granted, predicted, peak, memory, token, notes } = measured;
         let report = ReportLine { duration, booked: call.function.memory, peak, init: init.map(|init| init.took) };
@@ -360,6 +373,8 @@ impl Executor {
             outcome,
             exceeded,
             stack_trace,
+            handlers: look.handlers,
+            packages: look.packages,
             notes,
             placement: call.placement.clone(),
             token: token.clone(),

@@ -229,6 +229,8 @@ pub(crate) mod tests {
             outcome: Outcome::Answered,
             exceeded: None,
             stack_trace: Vec::new(),
+            handlers: Vec::new(),
+            packages: Vec::new(),
             notes: vec!["features: 2".to_owned()],
             placement: "cold".to_owned(),
             token: Token::empty(),

@@ -237,6 +237,12 @@ pub struct Activation {
     /// The frames of the error that its runtime reported, one a line, shortened (`stack_trace`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stack_trace: Vec<String>,
+    /// The handlers that the code has, if the one that is configured was not found: `main.handle`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub handlers: Vec<String>,
+    /// The names at the top of the code that are installed packages, if `stack_trace` leads into folders.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub packages: Vec<String>,
     /// The notes of the hooks.
     pub notes: Vec<String>,
     /// Why it got this sandbox: the scheduler's decision.

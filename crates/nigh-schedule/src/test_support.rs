@@ -40,6 +40,8 @@ pub fn activation(namespace: &str, function: &str, outcome: Outcome) -> Activati
         outcome,
         exceeded: None,
         stack_trace: Vec::new(),
+        handlers: Vec::new(),
+        packages: Vec::new(),
         notes: Vec::new(),
         placement: String::new(),
         token: Token::empty(),

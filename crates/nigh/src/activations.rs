@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::context::{Globals, invocation};
 use crate::error::CliError;
+use crate::failure;
 use crate::output::{self, Colour, coloured, duration};
 use crate::printable;
 
@@ -18,8 +19,9 @@ const OUTCOME_MAX: usize = 60;
 /// Options of `nigh activations`.
 #[derive(Args)]
 #[command(after_help = "\
-Example:
+Examples:
   nigh activations --function blur --errors --limit 5
+  nigh activations --last                         and, if it failed, why
 
 In a cluster any node lists the invocations of all members, and names those that do not answer.
 GB-S is what is billed, and of it what was used at the peak. E, T and L are the shares of the handler's time spent reading inputs, computing, and writing outputs.
@@ -34,6 +36,9 @@ pub(crate) struct ActivationsArgs {
     /// How many invocations to list, newest first
     #[arg(long, default_value_t = 20)]
     limit: usize,
+    /// Only the last invocation; if it failed, also why
+    #[arg(long, conflicts_with_all = ["limit", "before"])]
+    last: bool,
     /// Only invocations older than this one; for the next page, give the last ID of the page before
     #[arg(long, value_name = "ID")]
     before: Option<String>,
@@ -41,7 +46,8 @@ pub(crate) struct ActivationsArgs {
 
 /// Lists them.
 pub(crate) async fn run(args: ActivationsArgs, globals: &Globals) -> Result<(), CliError> {
-    let (namespace, limit, errors) = (globals.namespace().await?, args.limit, args.errors);
+    let (namespace, errors) = (globals.namespace().await?, args.errors);
+    let limit = if args.last { 1 } else { args.limit };
     let mut path = format!("/activations?cluster=true&namespace={namespace}&limit={limit}&errors={errors}");
     if let Some(function) = &args.function {
         path.push_str(&format!("&function={function}"));
@@ -67,7 +73,17 @@ pub(crate) async fn run(args: ActivationsArgs, globals: &Globals) -> Result<(), 
     for one in &found {
         table.add_row(row(one));
     }
-    output::print_table(&table)
+    output::print_table(&table)?;
+    match found.as_slice() {
+        [one] if args.last && one.outcome != Outcome::Answered => print_failure(one),
+        _ => Ok(()),
+    }
+}
+
+/// Prints why the invocation failed.
+fn print_failure(one: &Activation) -> Result<(), CliError> {
+    let words = failure::shown(one, &Value::Null, &one.log, failure::width(), false);
+    words.lines().try_for_each(|line| output::line(printable::shown(&std::io::stdout(), line)))
 }
 
 /// Names, on standard error, the members of the cluster whose records are missing.

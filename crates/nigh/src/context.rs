@@ -13,6 +13,7 @@ use nigh_node::status::Status;
 use nigh_terms::{InvocationId, Namespace};
 use serde::de::DeserializeOwned;
 
+use crate::chosen_invocation::chosen;
 use crate::error::CliError;
 
 /// Options of all subcommands.
@@ -106,9 +107,10 @@ impl Globals {
         }
     }
 
-    /// One invocation, explained, as whatever `T` reads of it.
-    pub(crate) async fn explain<T: DeserializeOwned>(&self, id: &str) -> Result<T, CliError> {
-        Ok(self.admin()?.get(&format!("/explain/{}", invocation(id)?)).await?)
+    /// One invocation, explained, as whatever `T` reads of it: the one that `id` means, or the last one.
+    pub(crate) async fn explain<T: DeserializeOwned>(&self, id: Option<&str>) -> Result<T, CliError> {
+        let id = chosen(id, self).await?;
+        Ok(self.admin()?.get(&format!("/explain/{id}")).await?)
     }
 
     /// The namespace asked for, or the node's first.

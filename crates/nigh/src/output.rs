@@ -1,10 +1,14 @@
 //! Output: JSON for programs, tables for people, and one line on standard error for a failure.
 
+mod times;
+
 use std::io::{self, IsTerminal, Write};
 
 use comfy_table::{Table, presets};
+use nigh_terms::{Clock as _, SystemClock, Timestamp};
 use serde::Serialize;
 
+pub(crate) use self::times::duration;
 use crate::error::CliError;
 use crate::printable;
 
@@ -44,6 +48,11 @@ pub(crate) fn print_table(table: &Table) -> Result<(), CliError> {
 fn flush_left(table: &Table) -> String {
     let text = table.trim_fmt();
     text.lines().map(|line| line.strip_prefix(' ').unwrap_or(line)).collect::<Vec<_>>().join("\n")
+}
+
+/// A time for a table: in words on a terminal, else RFC 3339.
+pub(crate) fn when(then: Timestamp) -> String {
+    if io::stdout().is_terminal() { times::ago(then, SystemClock::new().wall()) } else { then.rfc3339() }
 }
 
 /// Prints why a command failed.
@@ -98,25 +107,9 @@ pub(crate) fn coloured_for(stream: &impl IsTerminal, colour: Colour, text: &str)
     if wants_colour(stream) { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
 }
 
-/// Microseconds as people read them: `850 us`, `1.2 ms`, `3.40 s`.
-pub(crate) fn duration(us: u64) -> String {
-    match us {
-        0..1_000 => format!("{us} us"),
-        1_000..1_000_000 => format!("{:.1} ms", us as f64 / 1e3),
-        _ => format!("{:.2} s", us as f64 / 1e6),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn durations_keep_two_or_three_figures() {
-        assert_eq!(duration(850), "850 us");
-        assert_eq!(duration(1_250), "1.2 ms");
-        assert_eq!(duration(3_400_000), "3.40 s");
-    }
 
     #[test]
     fn a_table_has_its_columns_in_line() {

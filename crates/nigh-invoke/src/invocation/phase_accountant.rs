@@ -38,8 +38,7 @@ impl DataCalls {
 
     /// Lists a call that was under way at `end`, and has not ended.
     fn add_open(&mut self, call: OpenCall, start: Monotonic, end: Monotonic) {
-        let served =
-            if call.operation == DataOperation::Write { ServeOutcome::Write } else { ServeOutcome::Failed };
+        let served = if call.operation == DataOperation::Write { ServeOutcome::Write } else { ServeOutcome::Failed };
         self.meter.call(served, start, call.began, end);
         self.listed.push(DataCallRecord {
             served: served_name(ServeOutcome::Failed).to_owned(),
@@ -106,8 +105,7 @@ struct OpenAccount {
 
 impl OpenAccount {
     fn ends(&mut self, event: &ObjectEvent, calls_max: usize) {
-        let is_it =
-            |open: &OpenCall| open.began == event.began && open.bucket == event.bucket && open.key == event.key;
+        let is_it = |open: &OpenCall| open.began == event.began && open.bucket == event.bucket && open.key == event.key;
         if let Some(at) = self.under_way.iter().position(is_it) {
             self.under_way.swap_remove(at);
         }

@@ -219,8 +219,7 @@ mod tests {
         let (tell, told) = mpsc::channel(8);
         let query = ActivationQuery { namespace: Some(past.namespace.clone()), ..ActivationQuery::default() };
         let stop = CancellationToken::new();
-        let mut lines =
-            Box::pin(lines(vec![past.clone()], Some(followed), Some(told), query, stop.clone()));
+        let mut lines = Box::pin(lines(vec![past.clone()], Some(followed), Some(told), query, stop.clone()));
         let mut next = async || {
             let line = lines.next().await.map(|line| line.unwrap_or_default());
             line.map(|line| serde_json::from_slice::<LogLine>(&line).unwrap())

@@ -57,12 +57,7 @@ pub(crate) enum RecordsRequest {
     Of(InvocationId),
     /// The records that were added from a position on, oldest first (`followed`). Without a position none: the answer
     /// says where the next question begins.
-    Added {
-        position: Option<u64>,
-        namespace: Option<Namespace>,
-        function: Option<FunctionName>,
-        errors_only: bool,
-    },
+    Added { position: Option<u64>, namespace: Option<Namespace>, function: Option<FunctionName>, errors_only: bool },
 }
 
 impl RecordsRequest {

@@ -43,7 +43,8 @@ mod tests {
 
     #[test]
     fn the_frames_of_each_runtime_become_lines() {
-        let python = json!({ "stackTrace": ["  File \"/var/task/app.py\", line 3, in handler\n    return {}[1]\n", ""] });
+        let python =
+            json!({ "stackTrace": ["  File \"/var/task/app.py\", line 3, in handler\n    return {}[1]\n", ""] });
         assert_eq!(lines(&python), ["  File \"/var/task/app.py\", line 3, in handler", "    return {}[1]"]);
         let node = json!({ "trace": ["Error: no", "    at handler (/var/task/index.js:3:9)"] });
         assert_eq!(lines(&node), ["Error: no", "    at handler (/var/task/index.js:3:9)"]);

@@ -46,6 +46,8 @@ pub(super) fn activation() -> Activation {
         outcome: Outcome::Answered,
         exceeded: None,
         stack_trace: Vec::new(),
+        handlers: Vec::new(),
+        packages: Vec::new(),
         notes: Vec::new(),
         placement: String::new(),
         token: Token::empty(),
