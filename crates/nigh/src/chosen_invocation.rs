@@ -2,6 +2,7 @@
 
 use nigh_terms::{FunctionName, InvocationId, InvocationIdPrefix};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use crate::activations::warn_of_unanswered;
 use crate::context::Globals;
@@ -33,6 +34,12 @@ pub(crate) async fn chosen(text: Option<&str>, globals: &Globals) -> Result<Invo
     let (found, unanswered): (Vec<FoundRecord>, _) = globals.admin()?.get_of_cluster(&path).await?;
     warn_of_unanswered(&unanswered, globals.json);
     only(prefix.as_ref(), &found)
+}
+
+/// The invocation that `text` means, explained, as whatever `T` reads of it.
+pub(crate) async fn explained<T: DeserializeOwned>(text: Option<&str>, globals: &Globals) -> Result<T, CliError> {
+    let id = chosen(text, globals).await?;
+    Ok(globals.admin()?.get(&format!("/explain/{id}")).await?)
 }
 
 fn prefix(text: &str) -> Result<InvocationIdPrefix, CliError> {

@@ -11,9 +11,7 @@ use nigh_node::machine::Machine;
 use nigh_node::state_folder::StatePaths;
 use nigh_node::status::Status;
 use nigh_terms::{InvocationId, Namespace};
-use serde::de::DeserializeOwned;
 
-use crate::chosen_invocation::chosen;
 use crate::error::CliError;
 
 /// Options of all subcommands.
@@ -105,12 +103,6 @@ impl Globals {
             // A node that does not answer has just ended.
             Ok(_) | Err(_) => EndpointsError::Draining(root).into(),
         }
-    }
-
-    /// One invocation, explained, as whatever `T` reads of it: the one that `id` means, or the last one.
-    pub(crate) async fn explain<T: DeserializeOwned>(&self, id: Option<&str>) -> Result<T, CliError> {
-        let id = chosen(id, self).await?;
-        Ok(self.admin()?.get(&format!("/explain/{id}")).await?)
     }
 
     /// The namespace asked for, or the node's first.

@@ -6,6 +6,7 @@ use nigh_node::{Activation, Cost, Outcome, SandboxStart};
 use serde_json::Value;
 
 use crate::activations::date_start;
+use crate::chosen_invocation;
 use crate::context::Globals;
 use crate::error::CliError;
 use crate::failure;
@@ -36,13 +37,13 @@ pub(crate) struct ExplainArgs {
 /// Explains.
 pub(crate) async fn run(args: ExplainArgs, globals: &Globals) -> Result<(), CliError> {
     if globals.json {
-        let mut explained: Value = globals.explain(args.id.as_deref()).await?;
+        let mut explained: Value = chosen_invocation::explained(args.id.as_deref(), globals).await?;
         if let Some(record) = explained.get_mut("activation") {
             date_start(record);
         }
         return output::json(&explained);
     }
-    let explained: Explanation = globals.explain(args.id.as_deref()).await?;
+    let explained: Explanation = chosen_invocation::explained(args.id.as_deref(), globals).await?;
     output::line(render(&explained, args.verbose))
 }
 

@@ -145,7 +145,9 @@ fn is_of_function(line: &str) -> bool {
         && !is_told.iter().any(|start| line.starts_with(start))
         // The client's trace is indented by non-breaking spaces.
         && !line.starts_with('\u{a0}')
-        && !line.contains(" Task timed out after ")
+        && ![" Task timed out after ", "/bootstrap is missing: put ", "/bootstrap cannot be executed: "]
+            .iter()
+            .any(|part| line.contains(part))
 }
 
 #[cfg(test)]

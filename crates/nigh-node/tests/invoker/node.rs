@@ -96,7 +96,11 @@ impl LineDoor {
                 let writes = word.trim().ends_with("write");
                 let operation = if writes { DataOperation::Write } else { DataOperation::Read };
                 let mut call = DataCall::begin(observers, clock, principal, operation, bucket, Some(key));
-                let takes = if word.trim() == "slow write" { 500 } else { 5 };
+                let takes = match word.trim() {
+                    "slow write" => 500,
+                    "stuck read" => 1500,
+                    _ => 5,
+                };
                 tokio::time::sleep(Duration::from_millis(takes)).await;
                 let served = if writes { ServeOutcome::Write } else { ServeOutcome::Hit };
                 call.succeeded(served, None, Token::empty());

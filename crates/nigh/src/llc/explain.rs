@@ -4,6 +4,7 @@ use clap::Args;
 use nigh_node::explain::Explanation;
 use serde::Serialize;
 
+use crate::chosen_invocation::explained;
 use crate::context::Globals;
 use crate::error::CliError;
 use crate::output;
@@ -28,7 +29,7 @@ struct ExplainOutput<'a> {
 
 /// Explains.
 pub(super) async fn run(args: &ExplainArgs, globals: &Globals) -> Result<(), CliError> {
-    let explanation: Explanation = globals.explain(args.id.as_deref()).await?;
+    let explanation: Explanation = explained(args.id.as_deref(), globals).await?;
     let one = &explanation.activation;
     let notes: Vec<&str> = one.notes.iter().filter_map(|note| note.strip_prefix(STATION)).collect();
     let note = (!notes.is_empty()).then(|| notes.join("; "));

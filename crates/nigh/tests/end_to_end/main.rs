@@ -10,6 +10,7 @@ mod cache_ways;
 mod cluster_workflows;
 mod crashes;
 mod events;
+mod failures;
 mod fast_path;
 mod functions;
 mod isolation;
