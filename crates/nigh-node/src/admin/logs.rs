@@ -129,6 +129,14 @@ async fn follow_others<N: AdminSource>(
     Some(told)
 }
 
+/// What a follower waits for.
+enum News {
+    /// An invocation has ended on this node.
+    Here(Result<Arc<Activation>, RecvError>),
+    /// The other members have answered.
+    There(Option<FollowedRound>),
+}
+
 struct LogLines {
     waiting: VecDeque<LogLine>,
     /// The past invocations and their attempts, which may come a second time.
@@ -164,27 +172,28 @@ impl LogLines {
             if let Some(line) = self.waiting.pop_front() {
                 return Some(line);
             }
-            let live = self.live.as_mut()?;
+            let Self { live, others, stop, .. } = self;
+            let live = live.as_mut()?;
             let round = async {
-                match &mut self.others {
+                match others {
                     Some(others) => others.recv().await,
                     None => std::future::pending().await,
                 }
             };
-            tokio::select! {
-                () = self.stop.cancelled() => return None,
-                received = live.recv() => match received {
-                    Ok(activation) => self.take(&activation),
-                    Err(RecvError::Lagged(missed)) => {
-                        tracing::warn!(missed, "a client that follows the logs was too slow and missed invocations");
-                    }
-                    Err(RecvError::Closed) => return None,
-                },
-                // None when the task has ended: the node stops.
-                round = round => match round {
-                    Some(round) => self.take_round(round),
-                    None => self.others = None,
-                },
+            let news = tokio::select! {
+                () = stop.cancelled() => return None,
+                received = live.recv() => News::Here(received),
+                round = round => News::There(round),
+            };
+            match news {
+                News::Here(Ok(activation)) => self.take(&activation),
+                News::Here(Err(RecvError::Lagged(missed))) => {
+                    tracing::warn!(missed, "a client that follows the logs was too slow and missed invocations");
+                }
+                News::Here(Err(RecvError::Closed)) => return None,
+                News::There(Some(round)) => self.take_round(round),
+                // The task that asks the members has ended: the node stops.
+                News::There(None) => self.others = None,
             }
         }
     }
