@@ -5,7 +5,7 @@
 
 /// What `awslambdaric` says beside each failed initialisation. It speaks of updates of AWS's runtimes and of a log line
 /// that Nigh does not have; the error itself is the next line.
-const PYTHON_WARNING: &str = "LAMBDA_WARNING: Unhandled exception. The most likely cause is an issue in the function \
+pub(crate) const PYTHON_WARNING: &str = "LAMBDA_WARNING: Unhandled exception. The most likely cause is an issue in the function \
     code. However, in rare cases, a Lambda runtime update can cause unexpected function behavior. For functions using \
     managed runtimes, runtime updates can be triggered by a function change, or can be applied automatically. To \
     determine if the runtime has been updated, check the runtime version in the INIT_START log entry. If this error \

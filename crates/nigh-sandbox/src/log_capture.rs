@@ -132,6 +132,7 @@ impl LogSink for LogCapture {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client_lines::PYTHON_WARNING;
 
     fn report() -> ReportLine {
         ReportLine { duration: Duration::from_micros(1234), booked: ByteSize::mib(128), peak: None, init: None }
@@ -176,6 +177,19 @@ mod tests {
         let log = capture.finish(id, &report());
         assert!(log.text().contains("xxend\nEND"));
         assert_eq!(log.bytes.len(), 4096);
+    }
+
+    #[test]
+    fn what_pythons_client_says_of_itself_is_in_no_log_of_its_functions() {
+        let warning = format!("[WARNING]\t2026-11-26T10:00:00.000Z\t\t{PYTHON_WARNING}\r");
+        let logged = |capture: LogCapture| {
+            capture.line(warning.as_bytes());
+            capture.line(b"[ERROR] KeyError: 'x'");
+            capture.finish(InvocationId::now(), &report()).text()
+        };
+        let python = logged(LogCapture::of_python_client(ByteSize::kib(4)));
+        assert!(python.starts_with("[ERROR] KeyError") && !python.contains("LAMBDA_WARNING"), "{python}");
+        assert!(logged(LogCapture::new(ByteSize::kib(4))).starts_with("[WARNING]"), "another program may print it");
     }
 
     #[test]
