@@ -136,12 +136,14 @@ fn handler(cause: &Cause<'_>) -> Option<String> {
     if there.is_empty() {
         return Some("a handler is called FILE.FUNCTION: main.handle is the function handle in main.py".to_owned());
     }
-    let [missing, module] = ["Handler '", "on module '"].map(|before| quoted_after(&cause.message, before));
-    let asked = match (module, missing) {
-        (Some(module), Some(name)) => format!("{module}.{name}"),
-        _ => cause.message.clone(),
+    let quoted = |before: &str| quoted_after(&cause.message, before);
+    let (module, name) = (quoted("on module '").or(quoted("Unable to import module '")), quoted("Handler '"));
+    let alike = |there: &str| match (module, name) {
+        (Some(module), Some(name)) => strsim::jaro_winkler(&format!("{module}.{name}"), there),
+        (Some(module), None) => strsim::jaro_winkler(module, there.rsplit_once('.').map_or(there, |(file, _)| file)),
+        (None, _) => 0.0,
     };
-    let rated = there.iter().map(|name| (strsim::jaro_winkler(&asked, name), name));
+    let rated = there.iter().map(|name| (alike(name), name));
     let meant = rated.filter(|(alike, _)| *alike >= ALIKE).max_by(|a, b| a.0.total_cmp(&b.0));
     match (meant, there.as_slice()) {
         (Some((_, meant)), _) => Some(format!("did you mean {meant}? `nigh deploy {function} --handler {meant}`")),
