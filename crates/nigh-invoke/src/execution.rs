@@ -11,15 +11,13 @@ use nigh_sandbox::log_capture::{LogCapture, ReportLine};
 use nigh_sandbox::runtime_api::{Dispatch, Reply};
 use nigh_schedule::activation::idempotence::runs_again;
 use nigh_schedule::activation::touched::TouchedObject;
-use nigh_schedule::activation::{
-    Activation, DataCallRecord, ExceededLimit, MakingTimes, MemoryUse, Outcome, SandboxStart,
-};
+use nigh_schedule::activation::{Activation, DataCallRecord, MakingTimes, MemoryUse, Outcome, SandboxStart};
 use nigh_schedule::memory::grant::Grant;
 use nigh_terms::{Admission, ByteSize, Clock, InvocationId, Monotonic, SandboxId, Timestamp, Token};
 
 use crate::activation_log::ActivationLog;
 use crate::hooks::{InvocationHook, Run};
-use crate::invocation::code_look::{CodeLook, CodeQuestion};
+use crate::invocation::code_look::CodeLook;
 use crate::invocation::gate::{Entrance, GatePass, InvocationGate};
 use crate::invocation::phase_accountant::{DataCalls, PhaseAccountant};
 use crate::invocation::verdict::{Verdict, timeout_message};
@@ -138,7 +136,7 @@ impl Executor {
                 let measured = RunMeasurements { duration, granted, predicted, peak, memory, token, notes };
                 let calls = self.accountant.finish(call.id);
                 let ran = (Some(live.id), &*live.log);
-                let look = self.look_at_code(&call.function, &verdict).await;
+                let look = CodeLook::at(&*self.functions, &call.function, &verdict).await;
                 Attempt::Done(Box::new(self.conclude(call, ran, init, measured, calls, (verdict, look))))
             }
             _ => {
@@ -155,22 +153,13 @@ impl Executor {
     /// Concludes an invocation whose sandbox could not be initialised.
     pub(crate) async fn conclude_failed(&self, call: &Call, failed: FailedInit) -> InvocationResult {
         let verdict = failed.verdict(call.id);
-        let look = self.look_at_code(&call.function, &verdict).await;
+        let look = CodeLook::at(&*self.functions, &call.function, &verdict).await;
         let FailedInit { sandbox, log, granted, grown, init, token, peak, .. } = failed;
         let memory = MemoryUse { grown, ..MemoryUse::default() };
         let (duration, notes) = (Duration::ZERO, Vec::new());
         let measured = RunMeasurements { duration, granted, predicted: None, peak, memory, token, notes };
         log.start(call.id);
         self.conclude(call, (sandbox, &*log), Some(&init), measured, DataCalls::default(), (verdict, look))
-    }
-
-    /// What the code of `function` says about a failure.
-    async fn look_at_code(&self, function: &Function, verdict: &Verdict) -> CodeLook {
-        let Some(question) = CodeQuestion::about(&verdict.outcome, &verdict.stack_trace) else {
-            return CodeLook::default();
-        };
-        let folder = self.functions.code_folder(function).await;
-        tokio::task::spawn_blocking(move || CodeLook::of(&folder, question)).await.unwrap_or_default()
     }
 
     /// Makes ready what an invocation of `live`'s function with this input will need when `after` has ended.
@@ -337,8 +326,8 @@ impl Executor {
         let RunMeasurements { duration, granted, predicted, peak, memory, token, notes } = measured;
         let report = ReportLine { duration, booked: call.function.memory, peak, init: init.map(|init| init.took) };
         let log = log.finish(call.id, &report);
-        let Verdict { outcome, payload, function_error, stack_trace, init_limit } = verdict;
-        let exceeded = exceeded(&outcome, &call.function, init_limit);
+        let exceeded = verdict.exceeded(&call.function);
+        let Verdict { outcome, payload, function_error, stack_trace, .. } = verdict;
         let run = RunTimes {
             wait_us: call.wait.as_micros() as u64,
             init_us: init.map(|init| init.took.as_micros() as u64),
@@ -385,16 +374,6 @@ impl Executor {
         self.hooks.iter().rev().for_each(|hook| hook.after_run(&activation));
         self.activations.append(activation);
         InvocationResult { id: call.id, payload, function_error, log: log.bytes, run, token, touched }
-    }
-}
-
-/// The limit that ended an invocation of `function`; `init_limit` is set if its initialisation timed out.
-const fn exceeded(outcome: &Outcome, function: &Function, init_limit: Option<Duration>) -> Option<ExceededLimit> {
-    match (outcome, init_limit) {
-        (Outcome::TimedOut, Some(limit)) => Some(ExceededLimit::InitTimeout { limit_us: limit.as_micros() as u64 }),
-        (Outcome::TimedOut, None) => Some(ExceededLimit::Timeout { limit_us: function.timeout.as_micros() as u64 }),
-        (Outcome::OutOfMemory, _) => Some(ExceededLimit::Memory { booked: function.memory }),
-        _ => None,
     }
 }
 

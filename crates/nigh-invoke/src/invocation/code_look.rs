@@ -7,7 +7,10 @@ use std::collections::BTreeSet;
 use std::io::Read as _;
 use std::path::Path;
 
+use nigh_functions::function::{Function, FunctionSource};
 use nigh_schedule::activation::Outcome;
+
+use super::verdict::Verdict;
 
 /// Where a sandbox has the code.
 const CODE_ROOT: &str = "/var/task/";
@@ -27,7 +30,7 @@ const IMPORT_NAMES: &str = "top_level.txt";
 
 /// What is to be looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CodeQuestion {
+enum CodeQuestion {
     /// The handlers that the code has.
     Handlers,
     /// Which folders are packages.
@@ -45,7 +48,7 @@ pub(crate) struct CodeLook {
 
 impl CodeQuestion {
     /// What the code is to be asked about a failure; none if it has nothing to say.
-    pub(crate) fn about(outcome: &Outcome, stack_trace: &[String]) -> Option<Self> {
+    fn about(outcome: &Outcome, stack_trace: &[String]) -> Option<Self> {
         match outcome {
             Outcome::InitError { error_type, .. } if NO_HANDLER.contains(&error_type.as_str()) => Some(Self::Handlers),
             Outcome::InitError { .. } | Outcome::HandlerError { .. } => {
@@ -64,8 +67,17 @@ fn first_folder(path: &str) -> Option<&str> {
 }
 
 impl CodeLook {
+    /// What the code of `function` says about a failure.
+    pub(crate) async fn at(functions: &dyn FunctionSource, function: &Function, verdict: &Verdict) -> Self {
+        let Some(question) = CodeQuestion::about(&verdict.outcome, &verdict.stack_trace) else {
+            return Self::default();
+        };
+        let folder = functions.code_folder(function).await;
+        tokio::task::spawn_blocking(move || Self::of(&folder, question)).await.unwrap_or_default()
+    }
+
     /// Looks into the code's folder. It reads files: call it where that may block.
-    pub(crate) fn of(folder: &Path, question: CodeQuestion) -> Self {
+    fn of(folder: &Path, question: CodeQuestion) -> Self {
         let Ok(entries) = std::fs::read_dir(folder) else { return Self::default() };
         let mut names: Vec<String> =
             entries.take(ENTRIES_MAX).filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();

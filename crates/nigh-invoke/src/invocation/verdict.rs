@@ -5,9 +5,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use nigh_functions::function::Function;
 use nigh_sandbox::runtime_api::{RESPONSE_BYTES_MAX, Reply};
 use nigh_sandbox::sandbox::{ProgramFault, SandboxEnd};
-use nigh_schedule::activation::{Outcome, stack_trace};
+use nigh_schedule::activation::{ExceededLimit, Outcome, stack_trace};
 use nigh_terms::InvocationId;
 use serde_json::Value;
 
@@ -120,6 +121,16 @@ impl Verdict {
     /// The verdict on invocation `id`, whose sandbox ended without an answer and without a reason.
     pub(crate) fn lost(id: InvocationId) -> Self {
         Self::of_reply(id, Reply::Ended { end: SandboxEnd::Destroyed, taken: false })
+    }
+
+    /// The limit of `function` that ended its invocation; none if none did.
+    pub(crate) const fn exceeded(&self, function: &Function) -> Option<ExceededLimit> {
+        match (&self.outcome, self.init_limit) {
+            (Outcome::TimedOut, Some(limit)) => Some(ExceededLimit::InitTimeout { limit_us: limit.as_micros() as u64 }),
+            (Outcome::TimedOut, None) => Some(ExceededLimit::Timeout { limit_us: function.timeout.as_micros() as u64 }),
+            (Outcome::OutOfMemory, _) => Some(ExceededLimit::Memory { booked: function.memory }),
+            _ => None,
+        }
     }
 
     const fn failed(outcome: Outcome, payload: Bytes) -> Self {

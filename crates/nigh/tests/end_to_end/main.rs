@@ -7,6 +7,7 @@
 
 mod backup;
 mod cache_ways;
+mod cluster_records;
 mod cluster_workflows;
 mod crashes;
 mod events;
