@@ -93,6 +93,8 @@ struct EventInvokerState {
     queue: Mutex<EventQueue>,
     /// Scheduled runs that are on the disk, and of which it is not decided whether they run.
     proposed: Mutex<HashMap<InvocationId, (EventFacts, ScheduledRun)>>,
+    /// What went wrong in the last attempt of each event that waits for another, since the start; for people only.
+    last_errors: Mutex<HashMap<InvocationId, String>>,
     /// Notified when something has changed and the queue must be asked.
     changed: Notify,
     closed: CancellationToken,
@@ -158,6 +160,7 @@ impl EventInvoker {
             parts,
             queue: Mutex::new(queue),
             proposed: Mutex::new(proposed),
+            last_errors: Mutex::default(),
             changed: Notify::new(),
             closed: CancellationToken::new(),
             tasks: TaskTracker::new(),
@@ -332,6 +335,7 @@ impl EventInvokerState {
 
     async fn finish(&self, command: Command, response: Option<&Response>) -> Result<(), EventError> {
         let Command::Finish { id, facts, attempts, condition, fate } = command else { return Ok(()) };
+        let last_error = self.last_errors.lock().remove(&id);
         metrics::counter!("nigh_events_done_total", "condition" => condition.name()).increment(1);
         match fate {
             Fate::Forget => {
@@ -352,7 +356,10 @@ impl EventInvokerState {
                     None if condition == Condition::FunctionDeleted => {
                         format!("{}: there is no function {}", condition.name(), facts.function)
                     }
-                    None => condition.name().to_owned(),
+                    None => match last_error {
+                        Some(words) => format!("{}: {words}", condition.name()),
+                        None => condition.name().to_owned(),
+                    },
                 };
                 tracing::warn!(%id, function = %facts.function, %reason, "an event failed for good: `nigh events` has it");
                 self.bury(DeadLetter { id, facts, attempts, reason, died: self.wall(), remains: RemainingWork::Event })

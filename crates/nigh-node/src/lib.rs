@@ -38,7 +38,8 @@ pub mod telemetry;
 pub mod unpushed;
 mod writes;
 
+pub use nigh_data::DataOperation;
 pub use nigh_invoke::event_invoker::{EventListing, ListedEvent, ShownEvent};
 pub use nigh_schedule::activation::SandboxStart;
 pub use nigh_schedule::activation::cost::{Cost, gb_seconds};
-pub use nigh_schedule::activation::{Activation, Outcome};
+pub use nigh_schedule::activation::{Activation, DataCallRecord, ExceededLimit, Outcome, stack_trace};
