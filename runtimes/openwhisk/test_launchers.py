@@ -1,4 +1,4 @@
-"""The launchers against a Runtime API of a few lines, each in a process of its own as in a sandbox."""
+"""The launchers of actions against a Runtime API of a few lines, each in a process of its own as in a sandbox."""
 
 import http.server
 import json
@@ -11,6 +11,8 @@ import threading
 import unittest
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
+# The runtimes of Node.js.
+NODE = os.path.join(os.path.dirname(_HERE), "node")
 _ID = "01900000-0000-7000-8000-00000000000a"
 
 
@@ -54,7 +56,7 @@ class _Requests(http.server.BaseHTTPRequestHandler):
         self._answer(202)
 
 
-class _Case(unittest.TestCase):
+class RuntimeCase(unittest.TestCase):
     def skip(self, reason):
         # On a line of its own, which `make test` counts: the line before may be unittest's dots.
         print(f"\nSKIPPED: {self._testMethodName}: {reason}", flush=True)
@@ -81,7 +83,7 @@ class _Case(unittest.TestCase):
         return api.answers, ended.stdout + ended.stderr
 
 
-class Python(_Case):
+class Python(RuntimeCase):
     def setUp(self):
         try:
             __import__("awslambdaric")
@@ -115,13 +117,13 @@ class Python(_Case):
             self.assertIn(said, error["errorMessage"])
 
 
-class JavaScript(_Case):
+class JavaScript(RuntimeCase):
     def setUp(self):
         if shutil.which("node") is None:
             self.skip("there is no node")
 
     def call(self, files, inputs, main="main"):
-        return self.run_action(["node", os.path.join(_HERE, "launcher.js"), main], files, inputs)
+        return self.run_action(["node", os.path.join(NODE, "launcher.js"), main], files, inputs)
 
     def test_scripts_modules_and_packages_are_called(self):
         script = "let n = 0;\nfunction main(args) { n += 1; return { n, id: process.env.__OW_ACTIVATION_ID }; }\n"
