@@ -16,7 +16,7 @@ class Lambda(RuntimeCase):
             self.skip("there is no node")
 
     def call(self, files, inputs, handler="app.handler"):
-        return self.run_action(["node", os.path.join(NODE, "lambda.js"), handler], files, inputs)
+        return self.run_runtime(["node", os.path.join(NODE, "lambda.js"), handler], files, inputs)
 
     def answered(self, code, inputs=({},), name="app.js"):
         return self.call({name: code}, list(inputs))[0]

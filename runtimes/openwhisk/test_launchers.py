@@ -62,7 +62,7 @@ class RuntimeCase(unittest.TestCase):
         print(f"\nSKIPPED: {self._testMethodName}: {reason}", flush=True)
         self.skipTest(reason)
 
-    def run_action(self, command, files, inputs):
+    def run_runtime(self, command, files, inputs):
         """The answers to `inputs`, and what was printed."""
         folder = tempfile.mkdtemp()
         self.addCleanup(shutil.rmtree, folder)
@@ -77,7 +77,7 @@ class RuntimeCase(unittest.TestCase):
             **{name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")},
             "AWS_LAMBDA_RUNTIME_API": f"127.0.0.1:{api.server_port}",
             "LAMBDA_TASK_ROOT": folder,
-            "PYTHONPATH": _HERE,
+            "PYTHONPATH": os.pathsep.join([_HERE, folder]),
         }
         ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
         return api.answers, ended.stdout + ended.stderr
@@ -91,7 +91,7 @@ class Python(RuntimeCase):
             self.skip("awslambdaric is not installed")
 
     def call(self, files, inputs, main="main"):
-        return self.run_action([sys.executable, "-m", "awslambdaric", f"nigh_action.{main}"], files, inputs)
+        return self.run_runtime([sys.executable, "-m", "awslambdaric", f"nigh_action.{main}"], files, inputs)
 
     def test_an_action_is_called_with_its_input_and_knows_its_activation(self):
         code = "import os, other\ndef main(args):\n    return {**args, 'id': os.environ['__OW_ACTIVATION_ID'], 'o': other.X, 'n': __name__}\n"
@@ -123,7 +123,7 @@ class JavaScript(RuntimeCase):
             self.skip("there is no node")
 
     def call(self, files, inputs, main="main"):
-        return self.run_action(["node", os.path.join(NODE, "launcher.js"), main], files, inputs)
+        return self.run_runtime(["node", os.path.join(NODE, "launcher.js"), main], files, inputs)
 
     def test_scripts_modules_and_packages_are_called(self):
         script = "let n = 0;\nfunction main(args) { n += 1; return { n, id: process.env.__OW_ACTIVATION_ID }; }\n"
