@@ -29,6 +29,7 @@ CONDITIONS = {
     "no-weka": lambda: not any(PEERS.glob("weka-*")),
     "no-java": lambda: not (shutil.which("java") and shutil.which("mvn")),
     "no-go": lambda: not shutil.which("go"),
+    "no-node": lambda: not Path("/usr/bin/node").exists(),
     "no-fuse": lambda: os.geteuid() or not all(map(os.path.exists, ("/dev/fuse", "/dev/loop-control"))),
     "no-wsk": lambda: not shutil.which("wsk"),
     # Run by its parent, or by somebody who asks for it.

@@ -3,21 +3,25 @@
 mod activations;
 mod archive;
 mod backup;
+mod build;
 mod certificates;
 mod cluster;
 mod completions;
 mod config;
 mod context;
 mod deploy;
+mod dev;
 mod down;
 mod end_signals;
 mod error;
 mod events;
 mod explain;
 mod functions;
+mod init;
 mod invoke;
 mod journal;
 mod lab;
+mod lambda_units;
 mod learn;
 mod llc;
 mod logs;
@@ -28,6 +32,7 @@ mod openwhisk;
 mod output;
 mod printable;
 mod status;
+mod suggestion;
 mod up;
 mod workflow;
 
@@ -58,7 +63,8 @@ Examples:
   nigh up                                                   start a node; Ctrl-C drains and stops it
   nigh objects mb nigh://pictures                           make a bucket
   nigh objects cp cat.png nigh://pictures/cat.png           upload
-  nigh deploy blur --folder functions/blur --handler app.handler --runtime python3.11
+  nigh init hello; cd hello; nigh dev                       write a function, and deploy it at each save
+  nigh deploy blur --folder functions/blur
   nigh invoke blur '{\"input\": {\"bucket\": \"pictures\", \"key\": \"cat.png\"}}'
   nigh activations; nigh explain ID                         where the time went
 
@@ -79,6 +85,10 @@ enum Command {
     Cluster(cluster::ClusterCommand),
     /// Stop the running node: it finishes running invocations first
     Down(down::DownArgs),
+    /// Write a folder with a function, its description, an event and a test
+    Init(init::InitArgs),
+    /// Deploy a function's folder at each save, and show its logs, results and times
+    Dev(dev::DevArgs),
     /// Create a function from a folder or archive, or change its code and settings
     Deploy(deploy::DeployArgs),
     /// Run a function and print its answer
@@ -221,7 +231,9 @@ async fn run(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Workflow(command) => return Box::pin(workflow::run(command, &globals)).await,
         Command::Journal(command) => return journal::run(&command, &globals),
         Command::Down(args) => down::run(&args, &globals).await?,
-        Command::Deploy(args) => deploy::run(args, &globals).await?,
+        Command::Init(args) => init::run(&args, &globals)?,
+        Command::Dev(args) => return Box::pin(dev::run(args, &globals)).await,
+        Command::Deploy(args) => Box::pin(deploy::run(args, &globals)).await?,
         Command::Functions(command) => functions::run(command, &globals).await?,
         Command::Openwhisk(command) => openwhisk::run(command, &globals).await?,
         Command::Activations(args) => activations::run(args, &globals).await?,

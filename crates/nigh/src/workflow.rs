@@ -117,13 +117,14 @@ pub(crate) struct StartArgs {
     watch: bool,
 }
 
-struct Door {
+/// The Step Functions API of a node.
+pub(crate) struct Door {
     client: StatesClient,
     region: String,
 }
 
 impl Door {
-    async fn reach(globals: &Globals) -> Result<Self, CliError> {
+    pub(crate) async fn reach(globals: &Globals) -> Result<Self, CliError> {
         let reached = globals.reach(|endpoints| endpoints.lambda).await?;
         let client = StatesClient::new(&reached.url, &reached.region, &reached.credentials)?;
         Ok(Self { client, region: reached.region })
@@ -145,6 +146,52 @@ impl Door {
 
     async fn call(&self, operation: &str, body: &Value) -> Result<Value, CliError> {
         Ok(self.client.call(operation, body).await?)
+    }
+
+    /// The definition of a state machine; none if there is none of this name.
+    pub(crate) async fn definition(&self, name: &str) -> Result<Option<String>, ClientError> {
+        let body = json!({ "stateMachineArn": self.machine(name) });
+        match self.client.call("DescribeStateMachine", &body).await {
+            Ok(found) => Ok(found["definition"].as_str().map(str::to_owned)),
+            Err(ClientError::Refused { code, .. }) if code == "StateMachineDoesNotExist" => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The errors in a definition, each with its place.
+    pub(crate) async fn faults(&self, definition: &str) -> Result<Vec<String>, ClientError> {
+        let found = self.client.call("ValidateStateMachineDefinition", &json!({ "definition": definition })).await?;
+        if found["result"] == "OK" {
+            return Ok(Vec::new());
+        }
+        let diagnostics = found["diagnostics"].as_array().into_iter().flatten();
+        Ok(diagnostics.filter_map(|one| one["message"].as_str().map(str::to_owned)).collect())
+    }
+
+    /// Creates a standard state machine, or changes the one of that name.
+    pub(crate) async fn give(&self, name: &str, definition: &str) -> Result<(), ClientError> {
+        self.create_or_change(name, definition, creation(name, definition, false)).await.map(drop)
+    }
+
+    /// Deletes a state machine; running executions go on.
+    pub(crate) async fn delete(&self, name: &str) -> Result<(), ClientError> {
+        self.client.call("DeleteStateMachine", &json!({ "stateMachineArn": self.machine(name) })).await.map(drop)
+    }
+
+    /// What the API answers, and whether the machine was `created` or `changed`.
+    async fn create_or_change(
+        &self,
+        name: &str,
+        definition: &str,
+        creation: Value,
+    ) -> Result<(Value, &'static str), ClientError> {
+        match self.client.call("CreateStateMachine", &creation).await {
+            Err(ClientError::Refused { code, .. }) if code == "StateMachineAlreadyExists" => {
+                let change = json!({ "stateMachineArn": self.machine(name), "definition": definition });
+                Ok((self.client.call("UpdateStateMachine", &change).await?, "changed"))
+            }
+            made => Ok((made?, "created")),
+        }
     }
 }
 
@@ -200,7 +247,8 @@ pub(crate) async fn run(command: WorkflowCommand, globals: &Globals) -> Result<E
     Ok(ExitCode::SUCCESS)
 }
 
-fn definition(given: &str) -> Result<String, CliError> {
+/// The text of a definition: of a file, or - for standard input.
+pub(crate) fn definition(given: &str) -> Result<String, CliError> {
     let (what, bytes) = match given {
         "-" => ("standard input", invoke::read_all(std::io::stdin().lock(), "standard input")?),
         path => (path, invoke::read_all(std::fs::File::open(path).map_err(CliError::local(path))?, path)?),
@@ -211,25 +259,24 @@ fn definition(given: &str) -> Result<String, CliError> {
     String::from_utf8(bytes).map_err(|_| CliError::Usage(format!("{what} is not UTF-8 text")))
 }
 
+/// The request that creates a state machine.
+fn creation(name: &str, definition: &str, is_express: bool) -> Value {
+    json!({
+        "name": name,
+        "definition": definition,
+        "roleArn": "arn:aws:iam::000000000000:role/nigh",
+        "type": if is_express { "EXPRESS" } else { "STANDARD" },
+    })
+}
+
 async fn create(args: &CreateArgs, globals: &Globals) -> Result<(), CliError> {
     let text = definition(&args.definition)?;
     let door = Door::reach(globals).await?;
-    let mut body = json!({
-        "name": args.name,
-        "definition": text,
-        "roleArn": "arn:aws:iam::000000000000:role/nigh",
-        "type": if args.express { "EXPRESS" } else { "STANDARD" },
-    });
+    let mut body = creation(&args.name, &text, args.express);
     if !args.scratch.is_empty() {
         body["tags"] = json!([{ "key": "nigh:scratch", "value": args.scratch.join(" ") }]);
     }
-    let (made, verb) = match door.client.call("CreateStateMachine", &body).await {
-        Err(ClientError::Refused { code, .. }) if code == "StateMachineAlreadyExists" => {
-            let change = json!({ "stateMachineArn": door.machine(&args.name), "definition": text });
-            (door.call("UpdateStateMachine", &change).await?, "changed")
-        }
-        made => (made?, "created"),
-    };
+    let (made, verb) = door.create_or_change(&args.name, &text, body).await?;
     if globals.json { output::json(&made) } else { output::line(format_args!("{verb} {}", args.name)) }
 }
 

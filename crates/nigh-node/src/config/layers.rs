@@ -21,6 +21,9 @@ const NOT_SETTINGS: [&str; 6] = ["CONFIG", "PROFILE", "ENDPOINT", "FAST_PATH", "
 const TEST_PREFIXES: [&str; 3] = ["TEST_", "SDK_", "LAB_"];
 /// The settings file of the whole machine.
 const MACHINE_FILE: &str = "/etc/nigh/nigh.toml";
+/// The table of the file that describes a function, for `nigh deploy`. A node passes it over.
+pub const FUNCTION_TABLE: &str = "function";
+
 /// A setting given on the command line.
 #[derive(Clone, Debug)]
 pub struct Flag {
@@ -232,10 +235,11 @@ impl Layer {
         let text =
             std::fs::read_to_string(path).map_err(|source| ConfigError::File { path: path.to_owned(), source })?;
         // Read here, because figment's message for a file that it cannot read names no reason.
-        let dict: Dict = Toml::from_str(&text).map_err(|error| ConfigError::Syntax {
+        let mut dict: Dict = Toml::from_str(&text).map_err(|error| ConfigError::Syntax {
             path: path.to_owned(),
             why: error.to_string().trim_end().to_owned(),
         })?;
+        dict.remove(FUNCTION_TABLE);
         Ok(Self { metadata: Metadata::named(path.display().to_string()), dict })
     }
 
@@ -348,6 +352,16 @@ mod tests {
         assert_eq!(origin_of(&configuration, "activations.bytes_max"), ("1 GiB", "default"));
         assert_eq!(origin_of(&configuration, "activations.namespace_bytes"), ("256 MiB", "default"));
         assert_eq!(origin_of(&configuration, "s3.uploads_bytes"), ("(8 times s3.object_max)", "default"));
+    }
+
+    #[test]
+    fn a_file_may_describe_a_function_too_which_a_node_passes_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("nigh.toml");
+        std::fs::write(&file, "region = \"eu-west-3\"\n[function]\nhandler = \"main.handle\"\n").unwrap();
+        let configuration = layers(Some(file), &[("NIGH_STATE", "/s")], &[]).resolve(&machine()).unwrap();
+        assert_eq!(configuration.settings.region, "eu-west-3");
+        assert!(configuration.shown.iter().all(|shown| !shown.key.starts_with("function.")));
     }
 
     #[test]

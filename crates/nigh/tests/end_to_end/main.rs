@@ -9,6 +9,7 @@ mod backup;
 mod cache_ways;
 mod cluster_workflows;
 mod crashes;
+mod development;
 mod events;
 mod fast_path;
 mod functions;
@@ -20,6 +21,7 @@ mod openwhisk;
 mod platform;
 #[path = "../support/programs.rs"]
 mod programs;
+mod projects;
 mod sdks;
 mod segments;
 mod sessions;
