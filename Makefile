@@ -52,3 +52,4 @@ install: deps    ## Install nigh and its programs beside each other in ~/.cargo/
 	@install -D -t "$${CARGO_HOME:-$$HOME/.cargo}/bin" target/release/nigh target/release/nigh-sandbox \
 		target/release/nigh-http-adapter target/release/nigh-features \
 		target/release/nigh-lab target/release/nigh-peer target/release/nigh-resctrl-guest
+	@ln -sfn "$(CURDIR)/$(PYTHON_DEPS)" "$${CARGO_HOME:-$$HOME/.cargo}/bin/nigh-python"

@@ -7,7 +7,7 @@ use std::{fs, io};
 use crate::status::Level;
 
 /// The program's name.
-const NAME: &str = "nigh-http-adapter";
+pub(crate) const NAME: &str = "nigh-http-adapter";
 
 /// Copies the adapter from beside this program to `folder`. Returns one line for the status, and the adapter if it
 /// exists.
@@ -19,12 +19,17 @@ pub(crate) fn install(folder: &Path) -> (Level, Option<PathBuf>) {
     }
 }
 
-fn copy(folder: &Path) -> io::Result<PathBuf> {
+/// The adapter beside this program.
+pub(crate) fn find() -> io::Result<PathBuf> {
     let beside = std::env::current_exe()?.with_file_name(NAME);
     // Test programs are one folder below.
     let parent = beside.parent().and_then(Path::parent).map(|folder| folder.join(NAME));
     let source = [Some(beside), parent].into_iter().flatten().find(|path| path.is_file());
-    let source = source.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+    source.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+}
+
+fn copy(folder: &Path) -> io::Result<PathBuf> {
+    let source = find()?;
     fs::create_dir_all(folder)?;
     fs::set_permissions(folder, fs::Permissions::from_mode(0o755))?;
     let (target, half) = (folder.join(NAME), folder.join(format!("{NAME}.new")));

@@ -16,6 +16,7 @@ pub mod endpoints;
 pub mod explain;
 pub mod features;
 mod http_adapter;
+pub mod inventory;
 pub mod learning;
 pub mod llc;
 pub mod local_cluster;

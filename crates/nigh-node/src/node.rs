@@ -1,8 +1,8 @@
 //! One node: its parts are opened in order, wired together, and ended in order.
 //!
 //! Start: state folder (locked), registry, a new incarnation, sandbox engine (which ends sandboxes of an earlier
-//! incarnation), store, object memory, functions, doors. Then the first namespace's key is made and shown, once; every
-//! step that may fail comes before. `endpoints.json` is written last, so whoever reads it finds open doors.
+//! incarnation), store, object memory, functions, doors. Then the first namespace's key is made; every step that may
+//! fail comes before. `endpoints.json` is written last, so whoever reads it finds open doors.
 //! End: the doors take no new requests, running invocations and requests get `drain` to finish, records are flushed.
 //! The admin API answers until the invocations have ended.
 //! After a kill at any point a restart is enough: acknowledged writes are in the store, the journal or the registry.
@@ -59,6 +59,8 @@ use crate::store;
 use crate::telemetry::Telemetry;
 
 pub use self::error::NodeError;
+pub(crate) use self::open_files::few_files;
+pub(crate) use self::sandboxes::engine_settings;
 
 /// A running node. `stop` ends it. If it is dropped instead, like a killed one, the next start cleans up.
 pub struct Node {
@@ -178,7 +180,7 @@ impl Node {
         &self.running.levels
     }
 
-    /// The key that this start made, if it was the first. It is shown once.
+    /// The key that this start made, if it was the first.
     #[must_use]
     pub const fn first_key(&self) -> Option<&Credentials> {
         self.first_key.as_ref()

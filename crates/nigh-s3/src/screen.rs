@@ -96,7 +96,10 @@ pub(crate) fn signed_header_names(authorization: &str) -> Option<&str> {
 }
 
 fn version_2() -> S3Error {
-    invalid_request("signature version 2 is not supported; use version 4 (AWS4-HMAC-SHA256)")
+    invalid_request(
+        "signature version 2 is not supported; use version 4 (AWS4-HMAC-SHA256). aws-cli 1 presigns with it after `aws \
+         configure set default.s3.signature_version s3v4`",
+    )
 }
 
 fn nothing_signed() -> S3Error {

@@ -14,6 +14,10 @@ use crate::printable;
 
 /// Characters of an error in a row.
 const OUTCOME_MAX: usize = 60;
+const HEADINGS: [&str; 12] =
+    ["ID", "FUNCTION", "START", "TOOK", "OUTCOME", "WHERE", "WAIT", "INIT", "HITS", "PEAK", "E/T/L %", "GB-S"];
+/// What a narrow terminal leaves out, first to last: an id, a function and an outcome stay.
+const LESS_IMPORTANT: [&str; 9] = ["GB-S", "E/T/L %", "PEAK", "INIT", "WAIT", "HITS", "WHERE", "START", "TOOK"];
 
 /// Options of `nigh activations`.
 #[derive(Args)]
@@ -22,7 +26,9 @@ Example:
   nigh activations --function blur --errors --limit 5
 
 In a cluster any node lists the invocations of all members, and names those that do not answer.
-GB-S is what is billed, and of it what was used at the peak. E, T and L are the shares of the handler's time spent reading inputs, computing, and writing outputs.
+START is when it was requested, TOOK how long the handler ran, WHERE the kind of start, HITS the reads from
+memory, GB-S what is billed and the share of it that was used at the peak. E, T and L are the shares of the
+handler's time spent reading inputs, computing, and writing outputs. A narrow terminal shows fewer columns.
 `nigh explain ID` shows one of them in full.")]
 pub(crate) struct ActivationsArgs {
     /// Only this function
@@ -34,6 +40,9 @@ pub(crate) struct ActivationsArgs {
     /// How many invocations to list, newest first
     #[arg(long, default_value_t = 20)]
     limit: usize,
+    /// Show all columns whole, also where the terminal is too narrow
+    #[arg(long)]
+    wide: bool,
     /// Only invocations older than this one; for the next page, give the last ID of the page before
     #[arg(long, value_name = "ID")]
     before: Option<String>,
@@ -61,13 +70,11 @@ pub(crate) async fn run(args: ActivationsArgs, globals: &Globals) -> Result<(), 
     }
     let (found, unanswered): (Vec<Activation>, _) = admin.get_of_cluster(&path).await?;
     warn_of_unanswered(&unanswered, globals.json);
-    let mut table = output::table(&[
-        "ID", "FUNCTION", "START", "WHERE", "WAIT", "INIT", "DURATION", "E/T/L %", "HITS", "PEAK", "GB-S", "OUTCOME",
-    ]);
+    let mut table = output::table(&HEADINGS).less_important(&LESS_IMPORTANT);
     for one in &found {
         table.add_row(row(one));
     }
-    output::print_table(&table)
+    if args.wide { output::print_whole_table(&table) } else { output::print_table(&table) }
 }
 
 /// Names, on standard error, the members of the cluster whose records are missing.
@@ -114,7 +121,9 @@ fn row(one: &Activation) -> [String; 12] {
     [
         one.id.to_string(),
         one.function.to_string(),
-        one.start.rfc3339(),
+        output::when(one.start),
+        duration(one.duration_us),
+        coloured(colour, &outcome),
         match (one.cold, one.sandbox_start) {
             (false, _) => "warm",
             (true, Some(SandboxStart::Prewarmed)) => "prewarmed",
@@ -123,12 +132,10 @@ fn row(one: &Activation) -> [String; 12] {
         .to_owned(),
         duration(one.wait_us),
         if one.init_us > 0 { duration(one.init_us) } else { "-".to_owned() },
-        duration(one.duration_us),
-        format!("{:.0}/{:.0}/{:.0}", shares.extract, shares.transform, shares.load),
         format!("{}/{}", one.hits, one.hits + one.misses),
         one.peak_memory.map_or_else(|| "-".to_owned(), |peak| peak.to_string()),
+        format!("{:.0}/{:.0}/{:.0}", shares.extract, shares.transform, shares.load),
         gigabyte_seconds(&Cost::of(one)),
-        coloured(colour, &outcome),
     ]
 }
 
@@ -153,5 +160,34 @@ mod tests {
         assert_eq!(record, json!({ "id": "x", "start": "2023-11-14T22:13:20.120Z" }));
         date_start(&mut record);
         assert_eq!(record["start"], "2023-11-14T22:13:20.120Z");
+    }
+
+    #[test]
+    fn at_eighty_columns_a_row_has_its_id_function_and_outcome_and_as_much_more_as_fits() {
+        let mut table = output::table(&HEADINGS).less_important(&LESS_IMPORTANT);
+        let outcome = "handler raised ValueError: no such object";
+        let cells = [
+            "0191c2a4-7b1e-7c3a-9f00-0123456789ab",
+            "blur",
+            "12 min ago",
+            "123.4 ms",
+            outcome,
+            "prewarmed",
+            "1.2 ms",
+            "310.0 ms",
+            "12/14",
+            "118.3 MiB",
+            "40/50/10",
+            "0.0123 40 %",
+        ];
+        table.add_row(cells);
+        for width in [60, 80, 120, 170] {
+            let text = table.text(Some(width));
+            assert!(text.lines().all(|line| output::visible_width(line) <= width), "{width}: {text}");
+            assert!(text.contains(cells[0]) && text.contains("OUTCOME"), "{width}: {text}");
+            assert_eq!(text.lines().count(), 2, "{text}");
+        }
+        assert!(table.text(Some(80)).contains("FUNCTION"));
+        assert!(HEADINGS.iter().all(|heading| table.text(None).contains(heading)));
     }
 }

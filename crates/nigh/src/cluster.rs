@@ -57,6 +57,9 @@ pub(crate) struct ClusterUpArgs {
     /// Give each process its own network namespace; needs root
     #[arg(long)]
     networks: bool,
+    /// The interpreter that runs Python functions; it needs awslambdaric [default: each node finds one]
+    #[arg(long, value_name = "PROGRAM")]
+    python: Option<PathBuf>,
     /// A setting for every node; may be repeated
     #[arg(long, value_name = "SETTING=VALUE")]
     set: Vec<String>,
@@ -78,7 +81,8 @@ async fn up(args: ClusterUpArgs, globals: &Globals) -> Result<ExitCode, CliError
         Some(folder) => folder,
         None => globals.configuration(Vec::new())?.settings.state.join("cluster"),
     };
-    let ClusterUpArgs { nodes, networks, set, .. } = args;
+    let ClusterUpArgs { nodes, networks, mut set, python, .. } = args;
+    set.extend(python.map(|program| format!("functions.python={}", program.display())));
     let settings = LocalClusterSettings { folder, nodes, program, nats_server, networks, set, relays: Vec::new() };
     let mut signals = EndSignals::handle().map_err(CliError::local("handling signals"))?;
     let mut cluster = tokio::select! {

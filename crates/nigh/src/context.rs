@@ -43,13 +43,18 @@ pub(crate) struct DoorAccess {
 }
 
 impl Globals {
-    /// The settings, with `flags` on top.
-    pub(crate) fn configuration(&self, mut flags: Vec<Flag>) -> Result<Configuration, CliError> {
+    /// The sources of settings, with `flags` on top.
+    pub(crate) fn layers(&self, mut flags: Vec<Flag>) -> Layers {
         if let Some(state) = &self.state {
             let value = state.to_string_lossy().into_owned();
             flags.push(Flag { key: "state".to_owned(), value, flag: "--state".to_owned() });
         }
-        Ok(Layers::of_process(self.config.clone(), flags).resolve(&Machine::probe())?)
+        Layers::of_process(self.config.clone(), flags)
+    }
+
+    /// The settings, with `flags` on top.
+    pub(crate) fn configuration(&self, flags: Vec<Flag>) -> Result<Configuration, CliError> {
+        Ok(self.layers(flags).resolve(&Machine::probe())?)
     }
 
     pub(crate) fn paths(&self) -> Result<StatePaths, CliError> {
@@ -63,16 +68,21 @@ impl Globals {
         let (url, region, namespace) = match &self.endpoint {
             Some(url) => (url.clone(), settings.region, settings.namespace),
             None => {
-                let endpoints = match Endpoints::read(&paths) {
-                    Err(EndpointsError::Draining(root)) => return Err(self.draining(root).await),
-                    read => read?,
-                };
+                let endpoints = self.endpoints(&paths).await?;
                 let (region, namespace) = (endpoints.region.clone(), endpoints.namespace.clone());
                 (door(endpoints), region, namespace)
             }
         };
         let profile = self.profile.as_deref().unwrap_or(namespace.as_str());
         Ok(DoorAccess { url, region, credentials: credentials::read(&paths.credentials(), profile)? })
+    }
+
+    /// The addresses of the node that runs at `paths`.
+    pub(crate) async fn endpoints(&self, paths: &StatePaths) -> Result<Endpoints, CliError> {
+        match Endpoints::read(paths) {
+            Err(EndpointsError::Draining(root)) => Err(self.draining(root).await),
+            read => Ok(read?),
+        }
     }
 
     /// A client of the S3 door.

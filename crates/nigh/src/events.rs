@@ -41,6 +41,7 @@ pub(crate) enum EventsCommand {
     /// Retry a dead letter from the beginning
     Retry(WhichArgs),
     /// Drop a dead letter, or an event that waits
+    #[command(visible_alias = "rm")]
     Drop(WhichArgs),
 }
 
@@ -97,7 +98,8 @@ async fn change(which: &WhichArgs, verb: &str, done: &str, globals: &Globals) ->
 }
 
 fn list(listing: &EventListing) -> Result<(), CliError> {
-    let mut table = output::table(&["ID", "FUNCTION", "STATE", "TRIES", "ACCEPTED", "NEXT", "WHY"]);
+    let mut table = output::table(&["ID", "FUNCTION", "STATE", "TRIES", "ACCEPTED", "NEXT", "WHY"])
+        .less_important(&["TRIES", "NEXT", "ACCEPTED"]);
     for event in &listing.events {
         table.add_row(row(event));
     }

@@ -1,6 +1,7 @@
 //! `nigh functions`.
 
 use clap::Subcommand;
+use nigh_node::client::ClientError;
 use nigh_terms::{ByteSize, FunctionName};
 use serde_json::Value;
 
@@ -11,22 +12,44 @@ use crate::printable;
 
 /// Subcommands of `nigh functions`.
 #[derive(Subcommand)]
+#[command(after_help = "\
+Examples:
+  nigh functions ls
+  nigh functions ls thumb --runtime python        names that begin with thumb, Python alone
+  nigh functions show blur
+  nigh functions rm blur sepia")]
 pub(crate) enum FunctionsCommand {
     /// List the namespace's functions
     #[command(visible_alias = "ls")]
-    List,
+    List {
+        /// Only functions whose names begin like this
+        #[arg(value_name = "PREFIX")]
+        prefix: Option<String>,
+        /// Only functions whose runtime begins like this
+        #[arg(long)]
+        runtime: Option<String>,
+        /// List so many at most
+        #[arg(long, default_value_t = 1000)]
+        limit: usize,
+        /// Show all columns whole, also where the terminal is too narrow
+        #[arg(long)]
+        wide: bool,
+    },
     /// Show one function as the Lambda API describes it
+    #[command(visible_alias = "describe")]
     Show {
         /// The function's name
         name: FunctionName,
     },
-    /// Remove a function; running invocations end first
+    /// Remove functions; running invocations end first
     ///
-    /// Buckets that trigger it go on: their events become dead letters (`nigh events`), which can be retried when the
+    /// Buckets that trigger them go on: their events become dead letters (`nigh events`), which can be retried when the
     /// function is deployed again
+    #[command(visible_alias = "delete")]
     Rm {
-        /// The function's name
-        name: FunctionName,
+        /// The functions' names
+        #[arg(required = true)]
+        names: Vec<FunctionName>,
     },
 }
 
@@ -34,18 +57,47 @@ pub(crate) enum FunctionsCommand {
 pub(crate) async fn run(command: FunctionsCommand, globals: &Globals) -> Result<(), CliError> {
     let lambda = globals.lambda().await?;
     match command {
-        FunctionsCommand::List => list(&lambda.list().await?, globals.json),
+        FunctionsCommand::List { prefix, runtime, limit, wide } => {
+            let mut functions = lambda.list().await?;
+            let begins = |function: &Value, field: &str, begin: &Option<String>| {
+                begin.as_ref().is_none_or(|begin| text(function, field).starts_with(begin))
+            };
+            functions.retain(|one| begins(one, "FunctionName", &prefix) && begins(one, "Runtime", &runtime));
+            functions.truncate(limit);
+            if globals.json { output::json(&functions) } else { list(&functions, wide) }
+        }
         FunctionsCommand::Show { name } => {
             let function = lambda.get(&name).await?;
             if globals.json { output::json(&function) } else { show(&function) }
         }
-        FunctionsCommand::Rm { name } => {
-            lambda.delete(&name).await?;
-            if globals.json {
-                return output::json(&serde_json::json!({ "removed": name }));
+        FunctionsCommand::Rm { names } => {
+            let mut removed = Vec::new();
+            for name in names {
+                if let Err(error) = lambda.delete(&name).await {
+                    return Err(left(&removed, error));
+                }
+                if !globals.json {
+                    output::line(format_args!("removed {name}"))?;
+                }
+                removed.push(name);
             }
-            output::line(format_args!("removed {name}"))
+            match (removed.as_slice(), globals.json) {
+                (_, false) => Ok(()),
+                ([one], true) => output::json(&serde_json::json!({ "removed": one })),
+                (all, true) => output::json(&serde_json::json!({ "removed": all })),
+            }
         }
+    }
+}
+
+/// The error at one of several functions: for a program, it says which are gone.
+fn left(removed: &[FunctionName], error: ClientError) -> CliError {
+    match (error, removed) {
+        (ClientError::Refused { status, code, message }, [_, ..]) => {
+            let gone = removed.iter().map(FunctionName::as_str).collect::<Vec<_>>().join(", ");
+            ClientError::Refused { status, code, message: format!("{message}; already removed: {gone}") }.into()
+        }
+        (error, _) => error.into(),
     }
 }
 
@@ -57,11 +109,9 @@ fn text(function: &Value, field: &str) -> String {
     }
 }
 
-fn list(functions: &[Value], json: bool) -> Result<(), CliError> {
-    if json {
-        return output::json(functions);
-    }
-    let mut table = output::table(&["NAME", "RUNTIME", "HANDLER", "MEMORY", "TIMEOUT", "CODE", "MODIFIED"]);
+fn list(functions: &[Value], wide: bool) -> Result<(), CliError> {
+    let mut table = output::table(&["NAME", "RUNTIME", "HANDLER", "MEMORY", "TIMEOUT", "CODE", "MODIFIED"])
+        .less_important(&["CODE", "MODIFIED", "TIMEOUT"]);
     for function in functions {
         let number = |field: &str| function.get(field).and_then(Value::as_u64).unwrap_or_default();
         table.add_row([
@@ -74,7 +124,7 @@ fn list(functions: &[Value], json: bool) -> Result<(), CliError> {
             text(function, "LastModified"),
         ]);
     }
-    output::print_table(&table)
+    if wide { output::print_whole_table(&table) } else { output::print_table(&table) }
 }
 
 fn show(function: &Value) -> Result<(), CliError> {

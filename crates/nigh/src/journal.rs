@@ -31,6 +31,9 @@ pub(crate) enum JournalCommand {
         /// Also list writes that are in the store already, if they are still in the journal
         #[arg(long)]
         all: bool,
+        /// List so many at most [default: all]
+        #[arg(long)]
+        limit: Option<usize>,
     },
     /// Check the whole journal
     Verify,
@@ -107,17 +110,18 @@ pub(crate) fn run(command: &JournalCommand, globals: &Globals) -> Result<ExitCod
     }
     let inspected = inspect(&paths.journal())?;
     match command {
-        JournalCommand::Ls { all } => list(inspected, *all, globals.json),
+        JournalCommand::Ls { all, limit } => list(inspected, *all, limit.unwrap_or(usize::MAX), globals.json),
         JournalCommand::Verify => verify(inspected, globals.json),
     }
 }
 
-fn list(inspected: JournalInspection, all: bool, json: bool) -> Result<ExitCode, CliError> {
+fn list(inspected: JournalInspection, all: bool, limit: usize, json: bool) -> Result<ExitCode, CliError> {
     let damaged = inspected.damage.len();
     let records: Vec<RecordRow> = inspected
         .records
         .into_iter()
         .filter(|one| all || !one.stored)
+        .take(limit)
         .map(|InspectedRecord { record, stored }| listed(record, stored))
         .collect();
     if json {

@@ -101,7 +101,7 @@ fn find(own: &Path, path: Option<&OsStr>) -> Option<PathBuf> {
 }
 
 /// The options of all subcommands among `words`.
-fn globals_among(words: impl Iterator<Item = OsString>) -> Result<Globals, CliError> {
+pub(crate) fn globals_among(words: impl Iterator<Item = OsString>) -> Result<Globals, CliError> {
     let known = Globals::augment_args(clap::Command::new("nigh"));
     let (mut own, mut words) = (vec![OsString::from("nigh")], words);
     while let Some(word) = words.next() {

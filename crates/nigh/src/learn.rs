@@ -24,7 +24,11 @@ Examples:
 pub(crate) enum LearnCommand {
     /// List the functions that have a model or training rows
     #[command(visible_alias = "list")]
-    Ls,
+    Ls {
+        /// List so many at most
+        #[arg(long, default_value_t = LISTED)]
+        limit: usize,
+    },
     /// Show one function's model
     Show {
         /// The function's name
@@ -58,8 +62,8 @@ pub(crate) async fn run(command: LearnCommand, globals: &Globals) -> Result<(), 
     let admin = globals.admin()?;
     let of = |function: &FunctionName| format!("/learn/{namespace}/{function}");
     match command {
-        LearnCommand::Ls => {
-            let found: Vec<LearnedStatus> = admin.get(&format!("/learn?namespace={namespace}&limit={LISTED}")).await?;
+        LearnCommand::Ls { limit } => {
+            let found: Vec<LearnedStatus> = admin.get(&format!("/learn?namespace={namespace}&limit={limit}")).await?;
             if globals.json { output::json(&found) } else { list(&found) }
         }
         LearnCommand::Show { function } => {

@@ -6,17 +6,22 @@ mod backup;
 mod build;
 mod certificates;
 mod cluster;
+mod complete;
 mod completions;
 mod config;
 mod context;
 mod deploy;
 mod dev;
+mod doctor;
 mod down;
 mod end_signals;
+mod env;
 mod error;
 mod events;
 mod explain;
+mod face;
 mod functions;
+mod help;
 mod init;
 mod invoke;
 mod journal;
@@ -38,11 +43,12 @@ mod workflow;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use mimalloc::MiMalloc;
 
 use crate::context::Globals;
 use crate::error::{CliError, USAGE};
+use crate::help::Extent;
 
 /// Small allocations that last lie among many that do not: glibc's heap would take half as much memory again.
 #[global_allocator]
@@ -54,27 +60,30 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 struct Cli {
     #[command(flatten)]
     globals: Globals,
+    // Without one, the answer is what Nigh is and whether a node runs.
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
 }
 
 const AFTER_HELP: &str = "\
 Examples:
-  nigh up                                                   start a node; Ctrl-C drains and stops it
-  nigh objects mb nigh://pictures                           make a bucket
-  nigh objects cp cat.png nigh://pictures/cat.png           upload
-  nigh init hello; cd hello; nigh dev                       write a function, and deploy it at each save
+  nigh up                                          start a node; Ctrl-C drains and stops it
+  eval \"$(nigh env)\"                             aws and boto3 find the node from now on
+  nigh objects mb pictures                         make a bucket
+  nigh objects cp cat.png nigh://pictures/cat.png  upload
+  nigh init hello; cd hello; nigh dev              write a function, and deploy it at each save
   nigh deploy blur --folder functions/blur
   nigh invoke blur '{\"input\": {\"bucket\": \"pictures\", \"key\": \"cat.png\"}}'
-  nigh activations; nigh explain ID                         where the time went
+  nigh activations; nigh explain ID                where the time went
 
 Exit codes: 0 done, 1 rejected or failed (`invoke`: also if the function failed), 2 wrong usage,
 3 no node is running or it is draining, 130 interrupted.
-With --json, an error is a JSON object on standard error: error, code, exit.";
+With --json, an error is a JSON object on standard error: error, code, exit.
+On a terminal tables fit its width; in a pipe they have all columns.";
 
 #[derive(Subcommand)]
 enum Command {
-    /// Start a node: doors for S3, Lambda and OpenWhisk, functions and cache in one process
+    /// Start a node in this terminal: S3 and Lambda APIs, functions, cache
     Up(up::UpArgs),
     /// Start a node of a cluster: like `up`, but the settings cluster.* are required
     Node(up::UpArgs),
@@ -85,11 +94,15 @@ enum Command {
     Cluster(cluster::ClusterCommand),
     /// Stop the running node: it finishes running invocations first
     Down(down::DownArgs),
+    /// Say what this machine has, what each lack costs, and what mends it
+    Doctor(doctor::DoctorArgs),
+    /// Print the variables by which aws, boto3 and SDKs find this node
+    Env(env::EnvArgs),
     /// Write a folder with a function, its description, an event and a test
     Init(init::InitArgs),
     /// Deploy a function's folder at each save, and show its logs, results and times
     Dev(dev::DevArgs),
-    /// Create a function from a folder or archive, or change its code and settings
+    /// Create a function from a folder or archive, or change it
     Deploy(deploy::DeployArgs),
     /// Run a function and print its answer
     Invoke(invoke::InvokeArgs),
@@ -111,14 +124,14 @@ enum Command {
     Logs(logs::LogsArgs),
     /// Show where one invocation's time went
     Explain(explain::ExplainArgs),
-    /// Show the running node
-    Status,
+    /// Show the running node, and what is wrong with it
+    Status(status::StatusArgs),
     /// Print the running node's metrics, as Prometheus text or JSON
     Metrics,
-    /// List, copy and remove objects; make and remove buckets
+    /// List, print, copy and remove objects; make and remove buckets
     #[command(subcommand)]
     Objects(objects::ObjectsCommand),
-    /// Show each setting with its origin
+    /// Show each setting with its origin; find all faults in them
     #[command(subcommand)]
     Config(config::ConfigCommand),
     /// Show, export, import and forget the memory models of functions
@@ -137,8 +150,11 @@ enum Command {
     /// Make a cluster's certificate authority, and certificates for its processes
     #[command(subcommand)]
     Certificates(certificates::CertificatesCommand),
-    /// Print completions for a shell
+    /// Print completions for a shell; they know the names of functions, buckets and ids
     Completions(completions::CompletionsArgs),
+    /// Print what can complete the last of some words; the scripts of `completions` call it
+    #[command(name = complete::COMMAND, hide = true, disable_help_flag = true)]
+    Complete(complete::CompleteArgs),
     /// Play the load of several tenants on a node, and report latencies and failures
     #[command(disable_help_flag = true)]
     Load(lab::LabArgs),
@@ -172,17 +188,34 @@ impl Command {
 }
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let words = || std::env::args_os().skip(1);
+    let extent = Extent::of(words());
+    let mut command = help::grouped(Cli::command(), extent);
+    if extent == Extent::All {
+        return match command.print_help() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(_) => ExitCode::FAILURE,
+        };
+    }
+    let matches = command.try_get_matches_from_mut(std::env::args_os());
+    let parsed =
+        matches.and_then(|matches| Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command)));
+    let cli = match parsed {
         Ok(cli) => cli,
         // clap gives help and the version as errors.
-        Err(error) if error.use_stderr() && std::env::args_os().any(|word| word == "--json") => {
-            output::complain_json(&wrong_usage(&error.render().to_string()), None, USAGE);
-            return ExitCode::from(USAGE);
+        Err(mut error) => {
+            let typed = words().filter_map(|word| word.into_string().ok()).find(|word| !word.starts_with('-'));
+            help::add_tip(&mut error, typed.as_deref());
+            if error.use_stderr() && words().any(|word| word == "--json") {
+                output::complain_json(&wrong_usage(&error.render().to_string()), None, USAGE);
+                return ExitCode::from(USAGE);
+            }
+            error.exit()
         }
-        Err(error) => error.exit(),
     };
-    let json = cli.globals.json || cli.command.is_the_laboratorys() && std::env::args_os().any(|word| word == "--json");
-    let ended = match threads(&cli.command).enable_all().build() {
+    let is_the_laboratorys = cli.command.as_ref().is_some_and(Command::is_the_laboratorys);
+    let json = cli.globals.json || is_the_laboratorys && words().any(|word| word == "--json");
+    let ended = match threads(cli.command.as_ref()).enable_all().build() {
         Ok(runtime) => runtime.block_on(Box::pin(run(cli))),
         Err(error) => Err(CliError::Local { what: "starting threads".to_owned(), source: error }),
     };
@@ -210,9 +243,9 @@ fn wrong_usage(rendered: &str) -> String {
 
 /// The threads of `command`. A node leaves half of the cores to its sandboxes: with a thread for every core each step of
 /// an invocation would wake another thread, which takes longer than the step. S3 connections have further threads.
-fn threads(command: &Command) -> tokio::runtime::Builder {
+fn threads(command: Option<&Command>) -> tokio::runtime::Builder {
     let mut threads = tokio::runtime::Builder::new_multi_thread();
-    if matches!(command, Command::Up(_) | Command::Node(_) | Command::Controller(_)) {
+    if matches!(command, Some(Command::Up(_) | Command::Node(_) | Command::Controller(_))) {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         threads.worker_threads((cores / 2).max(1));
     }
@@ -221,6 +254,10 @@ fn threads(command: &Command) -> tokio::runtime::Builder {
 
 async fn run(cli: Cli) -> Result<ExitCode, CliError> {
     let Cli { globals, command } = cli;
+    let Some(command) = command else {
+        face::run(&globals).await?;
+        return Ok(ExitCode::SUCCESS);
+    };
     match command {
         Command::Up(args) => return Box::pin(up::run(args, up::Needs::Nothing, &globals)).await,
         Command::Node(args) => return Box::pin(up::run(args, up::Needs::Cluster, &globals)).await,
@@ -230,7 +267,10 @@ async fn run(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Llc(command) => return llc::run(command, &globals).await,
         Command::Workflow(command) => return Box::pin(workflow::run(command, &globals)).await,
         Command::Journal(command) => return journal::run(&command, &globals),
+        Command::Doctor(args) => return Box::pin(doctor::run(&args, &globals)).await,
+        Command::Config(command) => return config::run(command, &globals).await,
         Command::Down(args) => down::run(&args, &globals).await?,
+        Command::Env(args) => env::run(&args, &globals).await?,
         Command::Init(args) => init::run(&args, &globals)?,
         Command::Dev(args) => return Box::pin(dev::run(args, &globals)).await,
         Command::Deploy(args) => Box::pin(deploy::run(args, &globals)).await?,
@@ -240,15 +280,15 @@ async fn run(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Events(command) => events::run(command, &globals).await?,
         Command::Logs(args) => logs::run(args, &globals).await?,
         Command::Explain(args) => explain::run(args, &globals).await?,
-        Command::Status => status::run(&globals).await?,
+        Command::Status(args) => status::run(&args, &globals).await?,
         Command::Metrics => metrics::run(&globals).await?,
         Command::Objects(command) => objects::run(command, &globals).await?,
         Command::Learn(command) => learn::run(command, &globals).await?,
-        Command::Config(command) => config::run(command, &globals).await?,
         Command::Backup(args) => backup::backup(args, &globals).await?,
         Command::Restore(args) => backup::run_restore(args, &globals)?,
         Command::Certificates(command) => certificates::run(&command, &globals)?,
         Command::Completions(args) => completions::run::<Cli>(&args)?,
+        Command::Complete(args) => complete::run(&Cli::command(), &args, &globals).await?,
         Command::Load(args) if !args.ask_for_help() => return Err(lab::load(&args.globals()?).await?),
         Command::Load(_) | Command::Bench(_) | Command::Check(_) | Command::Experiment(_) | Command::Profile(_) => {
             return Err(lab::run());
@@ -259,8 +299,6 @@ async fn run(cli: Cli) -> Result<ExitCode, CliError> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
@@ -273,11 +311,17 @@ mod tests {
 
     #[test]
     fn the_command_line_is_consistent_and_explains_itself() {
-        let mut command = Cli::command();
+        let command = Cli::command();
         command.clone().debug_assert();
-        let help = command.render_long_help().to_string();
+        let help = help::grouped_in(command, Extent::First, 100).render_long_help().to_string();
         for word in ["Examples:", "Exit codes:", "deploy", "explain"] {
             assert!(help.contains(word), "{word}");
         }
+    }
+
+    #[test]
+    fn a_command_line_without_a_command_is_asked_what_nigh_is() {
+        let cli = Cli::try_parse_from(["nigh", "--state", "/s"]).unwrap();
+        assert!(cli.command.is_none() && cli.globals.state.is_some());
     }
 }

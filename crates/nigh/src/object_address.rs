@@ -39,6 +39,11 @@ impl FromStr for ObjectAddress {
     }
 }
 
+/// An address where no file can stand: `bucket/key` means `nigh://bucket/key`.
+pub(crate) fn anywhere(text: &str) -> Result<ObjectAddress, String> {
+    if text.contains("://") { text.parse() } else { format!("{SCHEME}{text}").parse() }
+}
+
 impl FromStr for Place {
     type Err = String;
 
@@ -95,6 +100,15 @@ mod tests {
         assert!("pictures/a".parse::<ObjectAddress>().is_err());
         assert_eq!("pictures/a".parse(), Ok(Place::Local("pictures/a".into())));
         assert!("http://x/y".parse::<Place>().is_err());
+    }
+
+    #[test]
+    fn where_no_file_can_stand_a_bucket_needs_no_scheme() {
+        assert_eq!(anywhere("pictures/a/b.png"), "nigh://pictures/a/b.png".parse());
+        assert_eq!(anywhere("s3://pictures"), anywhere("pictures"));
+        for wrong in ["", "/etc/passwd", "./a", "http://x/y", "No"] {
+            assert!(anywhere(wrong).is_err(), "{wrong:?}");
+        }
     }
 
     #[test]

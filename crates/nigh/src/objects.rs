@@ -1,20 +1,22 @@
 //! `nigh objects`: buckets and objects through the S3 door, streamed in bounded memory.
 
+mod copier;
 mod features;
+mod listing;
 mod policy;
 mod unpushed;
 
 use std::borrow::Cow;
-use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
-use nigh_node::client::{ObjectEntry, S3Client};
-use nigh_terms::{BucketName, ByteSize, ObjectKey};
+use nigh_node::client::{ClientError, ObjectEntry, S3Client};
+use nigh_terms::{BucketName, ObjectKey};
 use serde_json::json;
 
+use self::copier::Copier;
 use crate::context::Globals;
 use crate::error::CliError;
-use crate::object_address::{ObjectAddress, Place, local_name};
+use crate::object_address::{ObjectAddress, Place, anywhere};
 use crate::output;
 use crate::printable;
 
@@ -22,22 +24,35 @@ use crate::printable;
 #[derive(Subcommand)]
 #[command(after_help = "\
 Examples:
-  nigh objects mb nigh://pictures
+  nigh objects mb pictures
   nigh objects cp -r ./pictures nigh://pictures/2026/
-  nigh objects ls nigh://pictures/2026/
-  nigh objects cp nigh://pictures/cat.png -            print an object
-  nigh objects rm -r nigh://pictures/2026/
-  nigh objects rb nigh://pictures                      remove the bucket, which must be empty
+  nigh objects ls pictures/2026/
+  nigh objects cat pictures/cat.txt
+  nigh objects rm pictures/a.png pictures/b.png
+  nigh objects rm -r pictures/2026/
+  nigh objects rb pictures --force                     remove the bucket with all that is in it
 
+pictures/a.png means nigh://pictures/a.png; for cp, where files stand too, write nigh://.
 With --json each command prints one JSON object a line.")]
 pub(crate) enum ObjectsCommand {
     /// List buckets, or the objects of one
+    #[command(visible_alias = "list")]
     Ls {
-        /// nigh://bucket/prefix [default: all buckets]
+        /// BUCKET, or BUCKET/PREFIX [default: all buckets]
+        #[arg(value_parser = anywhere)]
         address: Option<ObjectAddress>,
         /// Also list the content of folders
         #[arg(short, long)]
         recursive: bool,
+        /// List so many at most [default: all]
+        #[arg(long)]
+        limit: Option<usize>,
+    },
+    /// Print objects
+    Cat {
+        /// BUCKET/KEY
+        #[arg(required = true, value_parser = anywhere)]
+        addresses: Vec<ObjectAddress>,
     },
     /// Copy between files and objects; - is standard input or output
     Cp {
@@ -52,23 +67,30 @@ pub(crate) enum ObjectsCommand {
         #[arg(long)]
         content_type: Option<String>,
     },
-    /// Remove an object; with -r all objects whose keys begin with the address's
+    /// Remove objects; with -r all objects whose keys begin with the address's
+    #[command(visible_alias = "delete")]
     Rm {
-        /// nigh://bucket/key
-        address: ObjectAddress,
+        /// BUCKET/KEY
+        #[arg(required = true, value_parser = anywhere)]
+        addresses: Vec<ObjectAddress>,
         /// Remove all objects whose keys begin with the address
         #[arg(short, long)]
         recursive: bool,
     },
-    /// Make a bucket
+    /// Make buckets
     Mb {
-        /// nigh://bucket
-        address: ObjectAddress,
+        /// BUCKET
+        #[arg(required = true, value_parser = anywhere)]
+        addresses: Vec<ObjectAddress>,
     },
-    /// Remove an empty bucket
+    /// Remove empty buckets; with --force also others, with all their objects
     Rb {
-        /// nigh://bucket
-        address: ObjectAddress,
+        /// BUCKET
+        #[arg(required = true, value_parser = anywhere)]
+        addresses: Vec<ObjectAddress>,
+        /// Remove all objects of the buckets first
+        #[arg(long)]
+        force: bool,
     },
     /// Show or change the write modes of a bucket
     Policy(policy::PolicyArgs),
@@ -82,25 +104,39 @@ pub(crate) enum ObjectsCommand {
 pub(crate) async fn run(command: ObjectsCommand, globals: &Globals) -> Result<(), CliError> {
     let s3 = async || globals.s3().await;
     match command {
-        ObjectsCommand::Ls { address: None, .. } => buckets(&s3().await?, globals.json).await,
-        ObjectsCommand::Ls { address: Some(address), recursive } => {
-            list(&s3().await?, &address, recursive, globals.json).await
+        ObjectsCommand::Ls { address: None, limit, .. } => listing::buckets(&s3().await?, limit, globals.json).await,
+        ObjectsCommand::Ls { address: Some(address), recursive, limit } => {
+            listing::objects(&s3().await?, &address, recursive, limit, globals.json).await
         }
+        ObjectsCommand::Cat { addresses } => cat(&s3().await?, &addresses).await,
         ObjectsCommand::Cp { from, to, recursive, content_type } => {
             let s3 = s3().await?;
             let copier = Copier { s3: &s3, content_type: content_type.as_deref(), json: globals.json };
             copier.copy(from, to, recursive).await
         }
-        ObjectsCommand::Rm { address, recursive } => remove(&s3().await?, &address, recursive, globals.json).await,
-        ObjectsCommand::Mb { address } => {
-            let bucket = bucket_only(&address)?;
-            s3().await?.create_bucket(bucket).await?;
-            done(globals.json, "made", &format!("nigh://{bucket}"))
+        ObjectsCommand::Rm { addresses, recursive } => {
+            let s3 = s3().await?;
+            for address in &addresses {
+                remove(&s3, address, recursive, globals.json).await?;
+            }
+            Ok(())
         }
-        ObjectsCommand::Rb { address } => {
-            let bucket = bucket_only(&address)?;
-            s3().await?.delete_bucket(bucket).await?;
-            done(globals.json, "removed", &format!("nigh://{bucket}"))
+        ObjectsCommand::Mb { addresses } => {
+            let buckets = buckets_only(&addresses)?;
+            let s3 = s3().await?;
+            for bucket in buckets {
+                s3.create_bucket(bucket).await?;
+                done(globals.json, "made", &format!("nigh://{bucket}"))?;
+            }
+            Ok(())
+        }
+        ObjectsCommand::Rb { addresses, force } => {
+            let buckets = buckets_only(&addresses)?;
+            let s3 = s3().await?;
+            for bucket in buckets {
+                remove_bucket(&s3, bucket, force, globals.json).await?;
+            }
+            Ok(())
         }
         ObjectsCommand::Policy(args) => policy::run(args, globals).await,
         ObjectsCommand::Features(args) => features::run(args, globals).await,
@@ -122,49 +158,49 @@ fn done(json: bool, what: &str, name: &str) -> Result<(), CliError> {
 }
 
 fn bucket_only(address: &ObjectAddress) -> Result<&BucketName, CliError> {
-    if address.rest.is_empty() { Ok(&address.bucket) } else { Err(usage("name a bucket alone: nigh://bucket")) }
+    if address.rest.is_empty() {
+        Ok(&address.bucket)
+    } else {
+        Err(usage(format!("name a bucket alone: nigh://{}", address.bucket)))
+    }
 }
 
-async fn buckets(s3: &S3Client, json: bool) -> Result<(), CliError> {
-    let buckets = s3.list_buckets().await?;
-    if json {
-        return buckets.iter().try_for_each(|bucket| output::line(serde_json::to_string(bucket)?));
-    }
-    let mut table = output::table(&["BUCKET", "MADE"]);
-    for bucket in buckets {
-        table.add_row([bucket.name, bucket.created]);
-    }
-    output::print_table(&table)
+/// The buckets that are named, each alone: nothing is done if one of them is an object.
+fn buckets_only(addresses: &[ObjectAddress]) -> Result<Vec<&BucketName>, CliError> {
+    addresses.iter().map(bucket_only).collect()
 }
 
-/// Prints page by page: a bucket may hold millions of objects.
-async fn list(s3: &S3Client, address: &ObjectAddress, recursive: bool, json: bool) -> Result<(), CliError> {
-    let delimiter = (!recursive).then_some("/");
-    let mut next = None;
-    loop {
-        let page = s3.list(&address.bucket, &address.rest, delimiter, next.as_deref()).await?;
-        for prefix in &page.common_prefixes {
-            if json {
-                output::line(json!({ "prefix": prefix }))?;
-            } else {
-                output::line(format_args!("{:>12}  {:24}  {}", "", "", shown(prefix)))?;
-            }
+/// Prints objects one after another, as they are.
+async fn cat(s3: &S3Client, addresses: &[ObjectAddress]) -> Result<(), CliError> {
+    let keys: Vec<ObjectKey> =
+        addresses.iter().map(|address| address.key().map_err(usage)).collect::<Result<_, CliError>>()?;
+    let mut out = tokio::io::stdout();
+    for (address, key) in addresses.iter().zip(&keys) {
+        s3.get(&address.bucket, key, &mut out).await?;
+    }
+    Ok(())
+}
+
+/// Removes a bucket; with `force` its objects first, so that it is empty unless somebody writes meanwhile.
+async fn remove_bucket(s3: &S3Client, bucket: &BucketName, force: bool, json: bool) -> Result<(), CliError> {
+    if force {
+        let count = for_each(s3, bucket, "", async |object| {
+            s3.delete(bucket, &key_of(object)?).await?;
+            Ok(())
+        });
+        let count = count.await?;
+        if count > 0 && !json {
+            output::remark(format_args!("removed {count} objects of nigh://{bucket}"));
         }
-        for object in &page.objects {
-            if json {
-                output::line(serde_json::to_string(object)?)?;
-            } else {
-                output::line(format_args!(
-                    "{:>12}  {:24}  {}",
-                    ByteSize(object.size).to_string(),
-                    object.modified,
-                    shown(&object.key)
-                ))?;
-            }
+    }
+    match s3.delete_bucket(bucket).await {
+        Err(ClientError::Refused { status, code, message }) if code == "BucketNotEmpty" && !force => {
+            let message = format!("{message}; --force removes its objects, too");
+            Err(ClientError::Refused { status, code, message }.into())
         }
-        next = page.next;
-        if next.is_none() {
-            return Ok(());
+        removed => {
+            removed?;
+            done(json, "removed", &format!("nigh://{bucket}"))
         }
     }
 }
@@ -216,174 +252,4 @@ async fn remove(s3: &S3Client, address: &ObjectAddress, recursive: bool, json: b
         output::remark(format_args!("no key begins with nigh://{bucket}/{}", address.rest));
     }
     Ok(())
-}
-
-struct Copier<'a> {
-    s3: &'a S3Client,
-    content_type: Option<&'a str>,
-    json: bool,
-}
-
-impl Copier<'_> {
-    async fn copy(&self, from: Place, to: Place, recursive: bool) -> Result<(), CliError> {
-        match (from, to) {
-            (Place::Local(_), Place::Local(_)) => {
-                Err(usage("one side must be an object: nigh://bucket/key; use cp for files"))
-            }
-            (Place::Local(from), Place::Remote(to)) if recursive => self.upload_folder(&from, &to).await,
-            (Place::Local(from), Place::Remote(to)) => {
-                let key = match (to.is_folder(), from.file_name().and_then(|name| name.to_str())) {
-                    (true, Some(name)) if from != Path::new("-") => to.below(name),
-                    _ => to.key(),
-                };
-                self.upload(&from, &to.bucket, &key.map_err(usage)?).await
-            }
-            (Place::Remote(from), Place::Local(to)) if recursive => self.download_folder(&from, &to).await,
-            (Place::Remote(from), Place::Local(to)) => {
-                let key = from.key().map_err(|why| usage(format!("{why}; -r copies whole folders")))?;
-                let target = if to.is_dir() { to.join(local_name(last_part(&key)).map_err(usage)?) } else { to };
-                self.download(&from.bucket, &key, &target).await
-            }
-            (Place::Remote(from), Place::Remote(to)) => self.copy_remote(&from, &to, recursive).await,
-        }
-    }
-
-    async fn upload(&self, from: &Path, bucket: &BucketName, key: &ObjectKey) -> Result<(), CliError> {
-        let opened;
-        let length;
-        if from == Path::new("-") {
-            // The door needs the length first; an unnamed file holds the bytes meanwhile.
-            let spooled = tokio::task::spawn_blocking(spool_stdin);
-            let (file, size) =
-                spooled.await.map_err(|error| usage(error.to_string()))?.map_err(CliError::local("standard input"))?;
-            (opened, length) = (tokio::fs::File::from_std(file), size);
-        } else {
-            let failed = || CliError::local(from.display());
-            let file = tokio::fs::File::open(from).await.map_err(failed())?;
-            let metadata = file.metadata().await.map_err(failed())?;
-            if metadata.is_dir() {
-                return Err(usage(format!("{} is a folder; copy it with -r", from.display())));
-            }
-            (opened, length) = (file, metadata.len());
-        }
-        self.s3.put(bucket, key, length, self.content_type, opened).await?;
-        self.copied(&from.display().to_string(), &format!("nigh://{bucket}/{key}"), length)
-    }
-
-    async fn download(&self, bucket: &BucketName, key: &ObjectKey, to: &Path) -> Result<(), CliError> {
-        if to == Path::new("-") {
-            let mut out = tokio::io::stdout();
-            self.s3.get(bucket, key, &mut out).await?;
-            return Ok(());
-        }
-        // Written beside the file and renamed: an interrupted copy leaves the old file.
-        let mut name = to.as_os_str().to_owned();
-        name.push(".part");
-        let part = PathBuf::from(name);
-        let mut file = tokio::fs::File::create(&part).await.map_err(CliError::local(part.display()))?;
-        match self.s3.get(bucket, key, &mut file).await {
-            Ok(length) => {
-                tokio::fs::rename(&part, to).await.map_err(CliError::local(to.display()))?;
-                self.copied(&format!("nigh://{bucket}/{key}"), &to.display().to_string(), length)
-            }
-            Err(error) => {
-                // The first error is the one to report.
-                let _ = tokio::fs::remove_file(&part).await;
-                Err(error.into())
-            }
-        }
-    }
-
-    async fn upload_folder(&self, from: &Path, to: &ObjectAddress) -> Result<(), CliError> {
-        let mut folders = vec![from.to_owned()];
-        while let Some(folder) = folders.pop() {
-            let failed = || CliError::local(folder.display());
-            let mut entries = tokio::fs::read_dir(&folder).await.map_err(failed())?;
-            while let Some(entry) = entries.next_entry().await.map_err(failed())? {
-                let path = entry.path();
-                let kind = entry.file_type().await.map_err(failed())?;
-                if kind.is_dir() {
-                    folders.push(path);
-                } else if path.is_file() {
-                    let inside = path.strip_prefix(from).unwrap_or(&path);
-                    let name =
-                        inside.to_str().ok_or_else(|| usage(format!("{}: the name is not UTF-8", path.display())))?;
-                    self.upload(&path, &to.bucket, &to.below(name).map_err(usage)?).await?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    async fn download_folder(&self, from: &ObjectAddress, to: &Path) -> Result<(), CliError> {
-        let folder = from.rest.rsplit_once('/').map_or(0, |(folder, _)| folder.len() + 1);
-        let count = for_each(self.s3, &from.bucket, &from.rest, async |object| {
-            let key = key_of(object)?;
-            if object.key.ends_with('/') {
-                // Other tools store such an object to mark a folder.
-                return Ok(());
-            }
-            let target = to.join(local_name(&object.key[folder..]).map_err(usage)?);
-            if let Some(parent) = target.parent() {
-                tokio::fs::create_dir_all(parent).await.map_err(CliError::local(parent.display()))?;
-            }
-            self.download(&from.bucket, &key, &target).await
-        });
-        if count.await? == 0 {
-            return Err(usage(format!("no key begins with nigh://{}/{}", from.bucket, from.rest)));
-        }
-        Ok(())
-    }
-
-    async fn copy_remote(&self, from: &ObjectAddress, to: &ObjectAddress, recursive: bool) -> Result<(), CliError> {
-        if !recursive {
-            let key = from.key().map_err(usage)?;
-            let target = if to.is_folder() { to.below(last_part(&key)) } else { to.key() }.map_err(usage)?;
-            self.s3.copy((&from.bucket, &key), (&to.bucket, &target)).await?;
-            return self.copied_remote(&from.bucket, &key, &to.bucket, &target);
-        }
-        let folder = from.rest.rsplit_once('/').map_or(0, |(folder, _)| folder.len() + 1);
-        for_each(self.s3, &from.bucket, &from.rest, async |object| {
-            let (key, target) = (key_of(object)?, to.below(&object.key[folder..]).map_err(usage)?);
-            self.s3.copy((&from.bucket, &key), (&to.bucket, &target)).await?;
-            self.copied_remote(&from.bucket, &key, &to.bucket, &target)
-        })
-        .await
-        .map(drop)
-    }
-
-    fn copied_remote(
-        &self,
-        from: &BucketName,
-        key: &ObjectKey,
-        to: &BucketName,
-        target: &ObjectKey,
-    ) -> Result<(), CliError> {
-        let (from, to) = (format!("nigh://{from}/{key}"), format!("nigh://{to}/{target}"));
-        if self.json {
-            return output::line(json!({ "from": from, "to": to }));
-        }
-        output::line(format_args!("{} -> {}", shown(&from), shown(&to)))
-    }
-
-    fn copied(&self, from: &str, to: &str, bytes: u64) -> Result<(), CliError> {
-        if self.json {
-            return output::line(json!({ "from": from, "to": to, "bytes": bytes }));
-        }
-        output::line(format_args!("{} -> {}  {}", shown(from), shown(to), ByteSize(bytes)))
-    }
-}
-
-fn last_part(key: &ObjectKey) -> &str {
-    key.as_str().rsplit('/').next().unwrap_or_default()
-}
-
-/// Standard input in an unnamed file, and its length.
-fn spool_stdin() -> std::io::Result<(std::fs::File, u64)> {
-    use std::io::Seek;
-
-    let mut file = tempfile::tempfile()?;
-    let length = std::io::copy(&mut std::io::stdin().lock(), &mut file)?;
-    file.rewind()?;
-    Ok((file, length))
 }

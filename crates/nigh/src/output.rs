@@ -1,10 +1,18 @@
 //! Output: JSON for programs, tables for people, and one line on standard error for a failure.
 
+mod table;
+mod times;
+
 use std::io::{self, IsTerminal, Write};
 
-use comfy_table::{Table, presets};
+use nigh_node::config::ConfigError;
+use nigh_terms::{Clock as _, SystemClock, Timestamp};
 use serde::Serialize;
 
+#[cfg(test)]
+pub(crate) use self::table::visible_width;
+pub(crate) use self::table::{Table, wrap};
+pub(crate) use self::times::{duration, span};
 use crate::error::CliError;
 use crate::printable;
 
@@ -26,32 +34,46 @@ pub(crate) fn bytes(bytes: &[u8]) -> Result<(), CliError> {
     out.write_all(bytes).and_then(|()| out.flush()).map_err(CliError::Output)
 }
 
-/// A table with these headings, or none, whose columns are separated by spaces.
+/// A table with these headings; with none, a list of names and values.
 pub(crate) fn table(headings: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    if !headings.is_empty() {
-        table.set_header(headings.iter().copied());
-    }
-    table
+    Table::new(headings)
 }
 
-/// Prints a table without indentation.
+/// Prints a table, in the width of the terminal if there is one.
 pub(crate) fn print_table(table: &Table) -> Result<(), CliError> {
-    line(flush_left(table))
+    line(table.text(terminal_width()))
 }
 
-fn flush_left(table: &Table) -> String {
-    let text = table.trim_fmt();
-    text.lines().map(|line| line.strip_prefix(' ').unwrap_or(line)).collect::<Vec<_>>().join("\n")
+/// Prints a table with all its columns, whole, on a terminal too.
+pub(crate) fn print_whole_table(table: &Table) -> Result<(), CliError> {
+    line(table.text(None))
+}
+
+/// The width of the terminal that standard output is. None for a pipe or a file, or if the terminal does not know.
+pub(crate) fn terminal_width() -> Option<usize> {
+    let out = io::stdout();
+    if !out.is_terminal() {
+        return None;
+    }
+    let columns = rustix::termios::tcgetwinsize(&out).map_or(0, |size| size.ws_col);
+    (columns > 0).then_some(usize::from(columns))
+}
+
+/// A time for a table: in words on a terminal, else RFC 3339.
+pub(crate) fn when(then: Timestamp) -> String {
+    if io::stdout().is_terminal() { times::ago(then, SystemClock::new().wall()) } else { then.rfc3339() }
 }
 
 /// Prints why a command failed.
 pub(crate) fn complain(error: &CliError) {
     let text = error.to_string();
-    let text = text.replace('\n', "; ");
-    // Always one line; an error of standard error itself cannot be reported.
-    let _ = writeln!(io::stderr().lock(), "nigh: {}", printable::shown(&io::stderr(), &text));
+    let mut lines: Vec<_> = text.lines().map(|line| printable::shown(&io::stderr(), line)).collect();
+    // One line; but TOML's parser points at the place by further ones.
+    if !matches!(error, CliError::Config(ConfigError::Syntax { .. })) {
+        lines = vec![lines.join("; ").into()];
+    }
+    // An error of standard error itself cannot be reported.
+    let _ = writeln!(io::stderr().lock(), "nigh: {}", lines.join("\n"));
 }
 
 /// Prints why a command failed, for a program: the message, a door's code, and the exit code.
@@ -96,35 +118,4 @@ pub(crate) fn coloured_for(stream: &impl IsTerminal, colour: Colour, text: &str)
         Colour::Dim => 2,
     };
     if wants_colour(stream) { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
-}
-
-/// Microseconds as people read them: `850 us`, `1.2 ms`, `3.40 s`.
-pub(crate) fn duration(us: u64) -> String {
-    match us {
-        0..1_000 => format!("{us} us"),
-        1_000..1_000_000 => format!("{:.1} ms", us as f64 / 1e3),
-        _ => format!("{:.2} s", us as f64 / 1e6),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn durations_keep_two_or_three_figures() {
-        assert_eq!(duration(850), "850 us");
-        assert_eq!(duration(1_250), "1.2 ms");
-        assert_eq!(duration(3_400_000), "3.40 s");
-    }
-
-    #[test]
-    fn a_table_has_its_columns_in_line() {
-        let mut rows = table(&["name", "size"]);
-        rows.add_row(["a", "1"]).add_row(["longer", "22"]);
-        let text = flush_left(&rows);
-        assert!(text.starts_with("name"));
-        let columns: Vec<_> = text.lines().map(|line| line.find(['s', '1', '2']).unwrap()).collect();
-        assert!(columns.windows(2).all(|pair| pair[0] == pair[1]), "{text}");
-    }
 }

@@ -1,211 +1,183 @@
-//! `nigh status`.
+//! `nigh status`: the running node in a few lines, and what is wrong with it.
 
-use nigh_node::features::FeaturesStatus;
-use nigh_node::status::{FastPathStatus, MemoryStatus, Status, WritesStatus};
+mod details;
+mod faults;
 
+use std::path::Path;
+
+use clap::Args;
+use nigh_node::status::Status;
+
+use self::details::{count, unpushed};
 use crate::context::Globals;
 use crate::error::CliError;
-use crate::output::{self, Colour, coloured};
+use crate::output::{self, Colour, Table, coloured};
+use crate::printable;
 
-/// `1 segment`, `2 segments`.
-fn count(number: impl Into<u64>, noun: &str) -> String {
-    let number = number.into();
-    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
-}
+/// Options of `nigh status`.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  nigh status                     addresses, load, and what is wrong
+  nigh status -v                  one line for each part
+  nigh --json status | jq .levels
 
-/// Acknowledged writes that the store does not have.
-fn unpushed(writes: &WritesStatus) -> String {
-    let WritesStatus { waiting, watched, ephemeral, lost, failing, conflicts, homeless, .. } = *writes;
-    let mut said = count(waiting as u64, "write");
-    if waiting > 0 {
-        said += &format!(", {}, the oldest {:.1} s ago", writes.waiting_bytes, writes.oldest_ms as f64 / 1000.0);
-    }
-    if failing > 0 {
-        said += &coloured(Colour::Yellow, &format!(", {failing} failed and retried"));
-    }
-    for (count, what) in [
-        (watched, "pushed, and watched because an earlier push may still arrive"),
-        (ephemeral, "ephemeral"),
-        (lost, "ephemeral and lost"),
-    ] {
-        if count > 0 {
-            said += &format!("; {count} {what}");
-        }
-    }
-    if homeless > 0 {
-        let text = format!("; {homeless} for a bucket that was removed from the store (`nigh objects unpushed`)");
-        said += &coloured(Colour::Yellow, &text);
-    }
-    if conflicts > 0 {
-        said +=
-            &coloured(Colour::Yellow, &format!("; {conflicts} stored under a conflict key, because an outsider wrote"));
-    }
-    said + &format!("; journal {} of {}", writes.journal, writes.journal_max)
-}
-
-/// How sandboxes and the cache share the node's memory.
-fn shared(memory: &MemoryStatus) -> String {
-    let MemoryStatus { booked, cache_own, granted, cache, cache_takes, slack, room, grown, yielded, .. } = *memory;
-    let mut said = format!(
-        "of {}: {granted} granted to sandboxes, {cache_takes} cached (limit {cache}), {room} free (slack {slack}); {}, \
-         {yielded} freed by the cache",
-        booked + cache_own,
-        count(grown, "growth")
-    );
-    for (count, what) in [
-        (memory.refused, "limits not lowered by the kernel"),
-        (memory.idle_ended, "idle sandboxes ended for their memory"),
-        (memory.retried, "invocations retried"),
-        (memory.killed, "killed for lack of memory"),
-    ] {
-        if count > 0 {
-            said += &coloured(Colour::Yellow, &format!("; {count} {what}"));
-        }
-    }
-    said
-}
-
-/// What clients of the fast path hold, and how Nigh answered them.
-fn held(fast: &FastPathStatus) -> String {
-    let FastPathStatus { connections, holders, held, held_segments, over, segments, inline, copies, for_http } = *fast;
-    let over = if over > 0 { coloured(Colour::Yellow, &format!(" ({over} over their cap)")) } else { String::new() };
-    format!(
-        "{held} in {} by {}{over}, {}; answers: {}, {}, {} by copy, {for_http} over HTTP instead",
-        count(held_segments, "segment"),
-        count(holders, "client"),
-        count(connections, "connection"),
-        count(segments, "segment"),
-        count(inline, "small object"),
-        count(copies, "object")
-    )
-}
-
-/// How many objects have recorded features, and how their headers are read.
-fn looked_at(features: &FeaturesStatus) -> String {
-    let FeaturesStatus { objects, bytes, looked, failed, dropped, waiting, processes } = *features;
-    let mut said = format!(
-        "features of {objects} objects, {bytes}; {looked} headers read, {waiting} waiting, {processes} processes"
-    );
-    for (count, what) in [(failed, "failed"), (dropped, "dropped because too many waited")] {
-        if count > 0 {
-            said += &coloured(Colour::Yellow, &format!(", {count} {what}"));
-        }
-    }
-    said
+`nigh doctor` says what each part that is off costs, and what mends it. docs/operate.md explains the lines.")]
+pub(crate) struct StatusArgs {
+    /// Show every part of the node
+    #[arg(long, short)]
+    verbose: bool,
 }
 
 /// Shows the running node.
-pub(crate) async fn run(globals: &Globals) -> Result<(), CliError> {
+pub(crate) async fn run(args: &StatusArgs, globals: &Globals) -> Result<(), CliError> {
     let status: Status = globals.admin()?.get("/status").await?;
     if globals.json {
         return output::json(&status);
     }
+    if args.verbose {
+        return output::print_table(&details::table(&status));
+    }
+    output::print_table(&summary(&status, globals.paths()?.root()))
+}
+
+/// The flag that names the state folder in a command to type next; empty where it is the usual one.
+pub(crate) fn state_flag(globals: &Globals) -> String {
+    globals.state.as_ref().map_or_else(String::new, |state| format!(" --state {}", state.display()))
+}
+
+/// The node in a few lines: where it listens, what it does, and what is wrong.
+pub(crate) fn summary(status: &Status, state: &Path) -> Table {
     let mut table = output::table(&[]);
     let mut row = |name: &str, value: String| {
         table.add_row([name.to_owned(), value]);
     };
-    row("node", format!("{}, incarnation {}, process {}", status.node, status.incarnation, status.pid));
-    row("version", status.version.clone());
-    row("up", format!("{} s, since {}", status.uptime_s, status.started));
-    if let Some(draining) = &status.draining {
-        row("draining", coloured(Colour::Yellow, &format!("new requests are rejected; {draining}")));
-    }
-    row("s3", status.endpoints.s3.clone());
-    row("lambda", status.endpoints.lambda.clone());
-    for level in &status.levels {
-        let detail = if level.on {
-            level.detail.clone()
-        } else {
-            format!("{} {}", coloured(Colour::Yellow, "off:"), level.detail)
-        };
-        row(&level.name, detail);
+    let Status { node, version, pid, endpoints, sandboxes, cache, .. } = status;
+    row("node", format!("{node}, Nigh {version}, process {pid}, up {}", output::span(status.uptime_s)));
+    row("s3", endpoints.s3.clone());
+    row("lambda", format!("{} (OpenWhisk and workflows, too)", endpoints.lambda));
+    row("state", state.display().to_string());
+    if let Some(python) = status.levels.iter().find(|level| level.name == "python" && level.on) {
+        row("python", python.detail.clone());
     }
     if let Some(cluster) = &status.cluster {
-        let homes =
-            cluster.homes.as_ref().map_or_else(String::new, |homes| format!("; {}", crate::cluster::homes(homes)));
-        row("members", format!("{} live{homes}", cluster.members.len()));
-        row("coherence", crate::cluster::coherence(cluster.coherence));
+        row("cluster", format!("{}, {}", cluster.name, count(cluster.members.len() as u64, "live member")));
     }
-    let cache = &status.cache;
-    let reads = cache.hits + cache.misses + cache.past;
-    let share = if reads > 0 {
-        format!("; {:.0} % of {reads} reads were hits", cache.hits as f64 * 100.0 / reads as f64)
-    } else {
-        String::new()
-    };
-    let past = if cache.past > 0 {
-        format!(", {} not cached (too large, or read in parts)", cache.past)
-    } else {
-        String::new()
-    };
-    row("cached", format!("{} of {}, {}{share}{past}", cache.kept, cache.budget, count(cache.objects, "object")));
-    row("unpushed", unpushed(&status.writes));
-    if let Some(fast) = &status.fast_path {
-        row("held", held(fast));
-    }
-    if let Some(features) = &status.features {
-        row("known", looked_at(features));
-    }
-    let pool = &status.sandboxes;
     row(
-        "sandboxes",
+        "running",
         format!(
-            "{} of {}; {} idle, using {}; running ones booked {} of {}",
-            pool.alive, pool.max, pool.idle, pool.idle_held, pool.booked, pool.memory
+            "{} and {} waiting, in {}; {}",
+            count(sandboxes.running as u64, "invocation"),
+            sandboxes.waiting,
+            count_sandboxes(sandboxes.alive),
+            count(status.functions as u64, "function")
         ),
     );
-    if let Some(memory) = &status.memory {
-        row("memory", shared(memory));
+    let reads = cache.hits + cache.misses + cache.past;
+    let share = match reads {
+        0 => String::new(),
+        reads => format!("; {:.0} % of {reads} reads from memory", cache.hits as f64 * 100.0 / reads as f64),
+    };
+    row("cached", format!("{} of {}, {}{share}", cache.kept, cache.budget, count(cache.objects, "object")));
+    if status.writes.waiting > 0 {
+        row("unpushed", unpushed(&status.writes));
     }
-    for stems in &status.stems {
-        let trouble =
-            stems.trouble.as_ref().map_or_else(String::new, |why| coloured(Colour::Yellow, &format!("; {why}")));
-        let coming = if stems.coming > 0 { format!(", {} starting", stems.coming) } else { String::new() };
-        row("prewarmed", format!("{}: {} of {} ready{coming}{trouble}", stems.runtime, stems.ready, stems.wanted));
+    for fault in faults::faults(status) {
+        row("fault", coloured(Colour::Red, &printable::shown(&std::io::stdout(), &fault)));
     }
-    row("invocations", format!("{} running, {} waiting", pool.running, pool.waiting));
-    row("functions", status.functions.to_string());
-    row("resident", status.resident.to_string());
-    if status.records_dropped > 0 {
-        row(
-            "records",
-            coloured(Colour::Red, &format!("{} activation records lost: the disk is too slow", status.records_dropped)),
-        );
+    let off = faults::off(&status.levels);
+    if !off.is_empty() {
+        row("off", format!("{}; `nigh doctor` says what each costs and what mends it", off.join(", ")));
     }
-    output::print_table(&table)
+    table
+}
+
+/// `1 sandbox`, `2 sandboxes`.
+fn count_sandboxes(count: usize) -> String {
+    if count == 1 { "1 sandbox".to_owned() } else { format!("{count} sandboxes") }
 }
 
 #[cfg(test)]
-mod tests {
-    use nigh_terms::ByteSize;
+pub(crate) mod tests {
+    use nigh_node::endpoints::Endpoints;
+    use nigh_node::status::{CacheStatus, Level, SandboxStatus, WritesStatus};
+    use nigh_terms::{ByteSize, Namespace};
 
     use super::*;
 
+    /// A node that has just started.
+    pub(crate) fn fresh() -> Status {
+        Status {
+            node: "n1".to_owned(),
+            incarnation: 1,
+            version: "0.1.0".to_owned(),
+            pid: 7,
+            started: "2026-11-26T06:00:00.000Z".to_owned(),
+            uptime_s: 7500,
+            endpoints: Endpoints {
+                pid: 7,
+                s3: "http://127.0.0.1:9400".to_owned(),
+                s3_socket: "/s/s3.sock".into(),
+                lambda: "http://127.0.0.1:9401".to_owned(),
+                admin_socket: "/s/admin.sock".into(),
+                fast_socket: None,
+                outside: None,
+                region: "us-east-1".to_owned(),
+                namespace: Namespace::new("default").unwrap(),
+            },
+            draining: None,
+            levels: vec![
+                Level { name: "isolation".to_owned(), on: true, detail: "runc: each its own user".to_owned() },
+                Level { name: "python".to_owned(), on: true, detail: "python3.11 at /p/python3".to_owned() },
+                Level { name: "cache ways".to_owned(), on: false, detail: "no resctrl".to_owned() },
+            ],
+            cluster: None,
+            functions: 3,
+            cache: CacheStatus { budget: ByteSize::gib(2), hits: 3, misses: 1, ..CacheStatus::default() },
+            writes: WritesStatus { journal_max: ByteSize::mib(64), ..WritesStatus::default() },
+            fast_path: None,
+            features: None,
+            sandboxes: SandboxStatus { alive: 1, running: 2, ..SandboxStatus::default() },
+            memory: None,
+            stems: Vec::new(),
+            resident: ByteSize::mib(80),
+            records_dropped: 0,
+        }
+    }
+
     #[test]
-    fn what_is_unpushed_is_told_by_number_bytes_age_and_trouble() {
-        let (journal, journal_max) = (ByteSize::mib(8), ByteSize::mib(64));
-        let none = WritesStatus { journal, journal_max, ..WritesStatus::default() };
-        assert_eq!(unpushed(&none), "0 writes; journal 8 MiB of 64 MiB");
-        let some = WritesStatus {
-            waiting: 5,
-            waiting_bytes: ByteSize::mib(3),
-            bytes: ByteSize::mib(7),
-            oldest_ms: 1234,
-            failing: 2,
-            watched: 4,
-            homeless: 3,
-            conflicts: 1,
-            ..none
-        };
-        let said = unpushed(&some);
+    fn a_node_is_told_in_ten_lines_of_a_terminal_and_what_is_off_in_one_of_them() {
+        let text = summary(&fresh(), Path::new("/s")).text(Some(80));
         for part in [
-            "5 writes, 3 MiB, the oldest 1.2 s ago",
-            ", 2 failed and retried",
-            "; 4 pushed, and watched",
-            "; 3 for a bucket that was removed from the store (`nigh objects unpushed`)",
-            "; 1 stored under a conflict key",
+            "up 2 h 5 min",
+            "http://127.0.0.1:9401",
+            "python3.11 at /p/python3",
+            "2 invocations and 0 waiting, in 1 sandbox; 3 functions",
+            "75 % of 4 reads from memory",
+            "off      cache ways; `nigh doctor`",
         ] {
-            assert!(said.contains(part), "{part:?} in {said:?}");
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(text.lines().count() <= 10 && text.lines().all(|line| output::visible_width(line) <= 80), "{text}");
+        assert!(!text.contains("fault"), "{text}");
+    }
+
+    #[test]
+    fn what_is_wrong_has_a_line_each() {
+        let mut status = fresh();
+        status.writes.failing = 2;
+        status.levels[0] =
+            Level { name: "isolation".to_owned(), on: false, detail: "no new sandbox can start".to_owned() };
+        let text = summary(&status, Path::new("/s")).text(None);
+        assert_eq!(text.lines().filter(|line| line.starts_with("fault")).count(), 2, "{text}");
+        assert!(text.contains("isolation: no new sandbox can start"), "{text}");
+    }
+
+    #[test]
+    fn all_parts_are_told_where_that_is_asked_for() {
+        let text = details::table(&fresh()).text(None);
+        for part in ["incarnation 1", "off: no resctrl", "journal 0 B of 64 MiB", "2 running, 0 waiting", "2 h 5 min"] {
+            assert!(text.contains(part), "{part}: {text}");
         }
     }
 }

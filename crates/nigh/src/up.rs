@@ -1,22 +1,31 @@
 //! `nigh up`, `nigh node` and `nigh controller`: run a node in the foreground until a signal or `nigh down`.
 
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
 use nigh_node::config::{Flag, LogFormat, LogSettings};
-use nigh_node::credentials::Credentials;
 use nigh_node::endpoints::Endpoints;
-use nigh_node::node::Node;
+use nigh_node::node::{Node, NodeError};
+use nigh_node::state_folder::{StateFolderError, StatePaths};
+use nigh_node::status::Level;
+use nigh_terms::{ByteSize, ParseByteSizeError};
 use serde_json::json;
 use tracing_subscriber::EnvFilter;
 
 use crate::context::Globals;
 use crate::end_signals::EndSignals;
 use crate::error::CliError;
-use crate::output::{self, Colour, coloured};
+use crate::output;
+use crate::printable;
+use crate::status::state_flag;
 
 /// The exit code of a command that a signal ended at once.
 const INTERRUPTED: u8 = 130;
+/// The most lines that tell of a start, and their most columns.
+const LINES_MAX: usize = 9;
+const WIDTH_MAX: usize = 100;
 
 /// Options of `nigh up`.
 #[derive(Args)]
@@ -24,9 +33,13 @@ const INTERRUPTED: u8 = 130;
 Examples:
   nigh up                                           all in one, state in the usual folder
   nigh up --state /tmp/nigh --s3-listen 127.0.0.1:0 --lambda-listen 127.0.0.1:0
-  nigh up --set functions.keep_alive='60 s' --set cache.bytes='2 GiB'
+  nigh up --cache 2GiB --set functions.keep_alive='60 s'
 
-`nigh config show` lists all settings. Addresses are written to endpoints.json in the state folder.
+A Python that has awslambdaric is found: that of the virtual environment in use, of .venv in this folder, of
+~/.local/share/nigh/python, of PATH, of uv or of pyenv. The first start makes a key: it is in the file
+credentials of the state folder, and `nigh env` prints it for other tools. `nigh config show` lists all
+settings. Addresses are written to endpoints.json in the state folder.
+
 The first SIGINT, SIGTERM or SIGHUP (a lost session) drains the node; a second SIGINT or SIGTERM stops it at once.
 Under nohup the node ignores SIGHUP.")]
 pub(crate) struct UpArgs {
@@ -36,10 +49,10 @@ pub(crate) struct UpArgs {
     /// Where the Lambda door listens [setting lambda.listen]
     #[arg(long, value_name = "ADDRESS")]
     lambda_listen: Option<String>,
-    /// Memory for cached objects [setting cache.bytes]
-    #[arg(long, value_name = "SIZE")]
+    /// Memory for cached objects, for example 2GiB; a number alone is in MiB, as in Lambda [setting cache.bytes]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
     cache: Option<String>,
-    /// The interpreter that runs Python functions; it needs awslambdaric [setting functions.python]
+    /// The interpreter that runs Python functions; it needs awslambdaric [default: found] [setting functions.python]
     #[arg(long, value_name = "PROGRAM")]
     python: Option<String>,
     /// Run functions even if this machine's files cannot be hidden from them [setting functions.trust_functions]
@@ -78,6 +91,23 @@ impl UpArgs {
     }
 }
 
+/// A size as a setting has it. A number without a unit is in MiB, and MB means MiB, as in Lambda.
+fn size(text: &str) -> Result<String, String> {
+    let trimmed = text.trim();
+    let digits = trimmed.len() - trimmed.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let unit = match trimmed[digits..].trim().to_ascii_uppercase().as_str() {
+        "" | "M" | "MB" => "MiB",
+        "K" | "KB" => "KiB",
+        "G" | "GB" => "GiB",
+        "T" | "TB" => "TiB",
+        _ => trimmed[digits..].trim(),
+    };
+    let size = format!("{} {unit}", &trimmed[..digits]);
+    // The error names what was typed.
+    size.parse::<ByteSize>().or_else(|_| trimmed.parse()).map_err(|error: ParseByteSizeError| error.to_string())?;
+    Ok(size)
+}
+
 /// The settings that a command requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Needs {
@@ -102,32 +132,39 @@ pub(crate) async fn run(args: UpArgs, needs: Needs, globals: &Globals) -> Result
             "no cluster is set: give cluster.servers and cluster.certificates (docs/cluster.md), or run `nigh up`";
         return Err(CliError::Usage(why.to_owned()));
     }
-    log_to_stderr(&configuration.settings.log)?;
+    let log = configuration.settings.log.clone();
+    log_to_stderr(&log)?;
     // Handled from here on: a signal during the start must not be lost, or leave half a node.
     let mut signals = EndSignals::handle().map_err(CliError::local("handling signals"))?;
-    if let Some(file) = &configuration.file {
-        tracing::info!(file = %file.display(), "settings read");
-    }
     let state = configuration.settings.state.clone();
+    let file = configuration.file.as_ref().map_or_else(|| "none".to_owned(), |file| file.display().to_string());
     let starting = Box::pin(Node::start(configuration));
     let node = tokio::select! {
-        node = starting => node.map_err(Box::new)?,
+        node = starting => node.map_err(told)?,
         () = signals.end() => return Ok(ExitCode::from(INTERRUPTED)),
     };
-    announce(&node, &state, globals.json)?;
+    // A terminal has the announcement.
+    let is_for_programs = log.format == LogFormat::Json || !std::io::stderr().is_terminal();
+    if is_for_programs {
+        let Endpoints { s3, lambda, .. } = node.endpoints();
+        let (version, state) = (env!("CARGO_PKG_VERSION"), state.display());
+        tracing::info!(version, %s3, %lambda, %state, settings = %file, "started");
+    }
+    announce(&node, &state, globals)?;
 
     tokio::select! {
         () = signals.end() => {}
         () = node.stop_requested().cancelled() => {}
     }
-    if !globals.json {
+    // The log tells of it, too; a line that is no JSON has no place in a log of JSON.
+    if !is_for_programs && !globals.json {
         output::remark("nigh: draining; a second Ctrl-C ends at once");
     }
     tokio::select! {
         () = node.stop() => Ok(ExitCode::SUCCESS),
         () = signals.end_at_once() => {
             // The kernel ends the sandboxes with this process; the next start removes their cgroups.
-            output::remark("nigh: ended at once");
+            tracing::warn!("ended at once, before all had finished");
             Ok(ExitCode::from(INTERRUPTED))
         }
     }
@@ -151,48 +188,75 @@ fn log_to_stderr(settings: &LogSettings) -> Result<(), CliError> {
     set.map_err(|error| CliError::Usage(format!("the log cannot be set up: {error}")))
 }
 
-/// Prints the addresses, and a new key, which is printed only here.
-fn announce(node: &Node, state: &std::path::Path, json: bool) -> Result<(), CliError> {
+/// Why a node does not start. If another has its state folder, where that listens and how to look at it.
+fn told(error: NodeError) -> CliError {
+    if let NodeError::StateFolder(StateFolderError::Held(root)) = &error
+        && let Ok(Endpoints { pid, s3, lambda, .. }) = Endpoints::read(&StatePaths::new(root))
+    {
+        return CliError::Failed(format!(
+            "another Nigh is running at {} (process {pid}, s3 {s3}, lambda {lambda}); `nigh status` shows it, `nigh down` \
+             stops it, and `nigh up --state FOLDER` with other addresses starts a second one",
+            root.display()
+        ));
+    }
+    Box::new(error).into()
+}
+
+/// Prints where the node listens, and how to use it now.
+fn announce(node: &Node, state: &Path, globals: &Globals) -> Result<(), CliError> {
     let (endpoints, levels) = (node.endpoints(), node.levels());
-    let key = node.first_key();
-    if json {
-        let key = key.map(|key| {
+    if globals.json {
+        let key = node.first_key().map(|key| {
             json!({
                 "profile": key.profile, "access_key": key.access_key.as_str(), "secret_key": key.secret_key.reveal(),
             })
         });
         return output::json(&json!({ "endpoints": endpoints, "levels": levels, "first_key": key }));
     }
-    output::line(format_args!("Nigh {} at {}", env!("CARGO_PKG_VERSION"), state.display()))?;
-    output::line(format_args!("  {:<10} {}", "s3", endpoints.s3))?;
-    output::line(format_args!("  {:<10} {}", "lambda", endpoints.lambda))?;
-    for level in levels {
-        let mark = if level.on { String::new() } else { coloured(Colour::Yellow, "off: ") };
-        output::line(format_args!("  {:<10} {mark}{}", level.name, level.detail))?;
-    }
-    if let Some(key) = key {
-        output::line(format_args!(
-            "First start: namespace {:?} and its key were made; shown here once, kept in {}",
-            key.profile,
-            state.join("credentials").display()
-        ))?;
-        for (name, value) in sdk_environment(key, endpoints) {
-            output::line(format_args!("export {name}={value}"))?;
-        }
-    }
-    output::line("Ready. Ctrl-C drains and ends.")
+    let home = std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
+    let lines = announcement(endpoints, levels, &from_home(state, home.as_deref()), &state_flag(globals));
+    lines.iter().try_for_each(output::line)
 }
 
-/// Variables by which aws-cli and the SDKs find this node. Older ones and boto3 read the second name of the region.
-fn sdk_environment<'a>(key: &'a Credentials, endpoints: &'a Endpoints) -> [(&'static str, &'a str); 6] {
-    [
-        ("AWS_ACCESS_KEY_ID", key.access_key.as_str()),
-        ("AWS_SECRET_ACCESS_KEY", key.secret_key.reveal()),
-        ("AWS_ENDPOINT_URL_S3", &endpoints.s3),
-        ("AWS_ENDPOINT_URL_LAMBDA", &endpoints.lambda),
-        ("AWS_REGION", &endpoints.region),
-        ("AWS_DEFAULT_REGION", &endpoints.region),
-    ]
+/// `path`, with `~` for the home folder.
+fn from_home(path: &Path, home: Option<&Path>) -> String {
+    match home.and_then(|home| path.strip_prefix(home).ok()) {
+        Some(below) => Path::new("~").join(below).display().to_string(),
+        None => path.display().to_string(),
+    }
+}
+
+/// The lines: at most `LINES_MAX`, of at most `WIDTH_MAX` columns. `flag` names the state folder where it is not the
+/// usual one.
+fn announcement(endpoints: &Endpoints, levels: &[Level], state: &str, flag: &str) -> Vec<String> {
+    let level = |name: &str| levels.iter().find(|level| level.name == name);
+    let mut lines = vec![
+        format!("Nigh {} runs, with its state in {state}", env!("CARGO_PKG_VERSION")),
+        format!("  s3        {}", endpoints.s3),
+        format!("  lambda    {} (OpenWhisk and workflows, too)", endpoints.lambda),
+    ];
+    match level("python") {
+        Some(Level { on: true, detail, .. }) => lines.push(format!("  python    {detail}")),
+        Some(_) => {
+            lines.push("  python    off: no Python with awslambdaric is found; `nigh doctor` says what mends it".into())
+        }
+        None => {}
+    }
+    if let Some(Level { detail, .. }) = level("isolation") {
+        // The engine and the kind of isolation; `nigh status -v` has the rest.
+        let kind = detail.split("; ").next().unwrap_or_default();
+        lines.push(format!("  isolation {}", kind.split(" (").next().unwrap_or_default()));
+    }
+    let off: Vec<&str> =
+        levels.iter().filter(|level| !level.on && level.name != "python").map(|level| level.name.as_str()).collect();
+    if !off.is_empty() {
+        lines.push(format!("  off       {}; `nigh doctor` says what mends it", off.join(", ")));
+    }
+    lines.push(format!("Use it from another terminal: nigh deploy --help; nigh status{flag}"));
+    lines.push(format!("aws, boto3 and SDKs find it after: eval \"$(nigh env{flag})\""));
+    lines.push("Ready. Ctrl-C drains and ends.".to_owned());
+    let shortened = lines.iter().map(|line| printable::shortened(line, WIDTH_MAX).into_owned());
+    shortened.take(LINES_MAX).collect()
 }
 
 #[cfg(test)]
@@ -200,6 +264,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
+    use crate::status::tests::fresh;
 
     #[derive(Parser)]
     struct UpParser {
@@ -223,5 +288,48 @@ mod tests {
         assert!(flags.iter().any(|flag| flag.key == "functions.trust_functions" && flag.value == "true"));
         let wrong = UpParser::parse_from(["up", "--set", "cache.bytes"]).args.flags();
         assert!(wrong.unwrap_err().to_string().contains("setting=value"));
+    }
+    #[test]
+    fn a_size_on_the_command_line_may_have_lambdas_units_or_none() {
+        for (typed, setting) in [("512", "512 MiB"), ("512MB", "512 MiB"), ("2 gb", "2 GiB"), ("256 MiB", "256 MiB")] {
+            assert_eq!(size(typed).as_deref(), Ok(setting));
+        }
+        for wrong in ["", "MB", "-1", "1.5 GiB", "5 parsecs", "99999999999 TiB"] {
+            assert!(size(wrong).unwrap_err().contains("MiB"), "{wrong:?}");
+        }
+        let flags = UpParser::parse_from(["up", "--cache", "512"]).args.flags().unwrap();
+        assert!(flags.iter().any(|flag| flag.key == "cache.bytes" && flag.value == "512 MiB"));
+    }
+
+    #[test]
+    fn a_start_is_told_in_at_most_nine_lines_of_at_most_a_hundred_columns() {
+        let status = fresh();
+        let whole = announcement(&status.endpoints, &status.levels, "~/.local/state/nigh", "");
+        let text = whole.join("\n");
+        for part in ["http://127.0.0.1:9400", "python3.11 at", "eval \"$(nigh env)\"", "off       cache ways", "Ready."]
+        {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let far = "/srv/".repeat(40);
+        let mut levels = status.levels.clone();
+        for name in
+            ["python", "network", "prewarming", "features", "open files", "http functions", "openwhisk", "sizing"]
+        {
+            levels.retain(|level| level.name != name);
+            levels.push(Level { name: name.to_owned(), on: false, detail: "why ".repeat(100) });
+        }
+        let worst = announcement(&status.endpoints, &levels, &far, &format!(" --state {far}"));
+        for lines in [whole, worst] {
+            assert!(lines.len() <= LINES_MAX, "{lines:#?}");
+            assert!(lines.iter().all(|line| line.chars().count() <= WIDTH_MAX), "{lines:#?}");
+            assert!(lines.last().is_some_and(|line| line.starts_with("Ready.")), "{lines:#?}");
+        }
+    }
+
+    #[test]
+    fn a_folder_at_home_is_written_as_people_write_it() {
+        assert_eq!(from_home(Path::new("/home/u/x/y"), Some(Path::new("/home/u"))), "~/x/y");
+        assert_eq!(from_home(Path::new("/var/lib/nigh"), Some(Path::new("/root"))), "/var/lib/nigh");
+        assert_eq!(from_home(Path::new("/s"), None), "/s");
     }
 }

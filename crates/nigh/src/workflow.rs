@@ -55,6 +55,7 @@ pub(crate) enum WorkflowCommand {
         limit: usize,
     },
     /// Show a state machine, or an execution of it
+    #[command(visible_alias = "show")]
     Describe {
         /// The state machine's name
         machine: String,
@@ -78,10 +79,12 @@ pub(crate) enum WorkflowCommand {
         #[arg(long)]
         cause: Option<String>,
     },
-    /// Delete a state machine; running executions go on
+    /// Delete state machines; running executions go on
+    #[command(visible_alias = "rm")]
     Delete {
-        /// The state machine's name
-        machine: String,
+        /// The state machines' names
+        #[arg(required = true)]
+        machines: Vec<String>,
     },
 }
 
@@ -234,13 +237,15 @@ pub(crate) async fn run(command: WorkflowCommand, globals: &Globals) -> Result<E
                 output::line(format_args!("stopped {execution}"))?;
             }
         }
-        WorkflowCommand::Delete { machine } => {
+        WorkflowCommand::Delete { machines } => {
             let door = Door::reach(globals).await?;
-            door.call("DeleteStateMachine", &json!({ "stateMachineArn": door.machine(&machine) })).await?;
-            if globals.json {
-                output::json(&json!({ "deleted": machine }))?;
-            } else {
-                output::line(format_args!("deleted {machine}"))?;
+            for machine in machines {
+                door.call("DeleteStateMachine", &json!({ "stateMachineArn": door.machine(&machine) })).await?;
+                if globals.json {
+                    output::json(&json!({ "deleted": machine }))?;
+                } else {
+                    output::line(format_args!("deleted {machine}"))?;
+                }
             }
         }
     }

@@ -97,6 +97,14 @@ pub(super) fn fit(settings: &mut Settings, limit: u64) -> Result<(FileShares, Op
     fit_on(settings, limit, processors)
 }
 
+/// What a node lacks with `limit` open files; none if it lacks nothing.
+pub(crate) fn few_files(settings: &Settings, limit: u64) -> Option<String> {
+    match fit(&mut settings.clone(), limit) {
+        Ok((_, level)) => level.map(|level| level.detail),
+        Err(error) => Some(error.to_string()),
+    }
+}
+
 fn fit_on(settings: &mut Settings, limit: u64, processors: u64) -> Result<(FileShares, Option<Level>), NodeError> {
     let of_cluster = if settings.cluster.is_some() { OF_CLUSTER } else { 0 };
     let others = OTHERS + OF_PROCESSOR * processors + of_cluster;

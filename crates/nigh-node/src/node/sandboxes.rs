@@ -104,7 +104,8 @@ impl Sandboxes {
     }
 }
 
-fn engine_settings(settings: &Settings, instance: &str) -> EngineSettings {
+/// The engine's settings for the node that is called `instance`.
+pub(crate) fn engine_settings(settings: &Settings, instance: &str) -> EngineSettings {
     let functions = &settings.functions;
     EngineSettings {
         choice: functions.engine,

@@ -34,12 +34,7 @@ async fn who_does_not_sign_or_has_no_token_is_refused_and_nothing_else_is_here()
     let memory = ObjectMemory::open(Arc::new(store.unwrap()), writes, Arc::clone(&clock), Vec::new(), spool, limits)
         .await
         .unwrap();
-    let machine = crate::machine::Machine {
-        hostname: "n".to_owned(),
-        memory: nigh_terms::ByteSize::gib(1),
-        cpus: 1,
-        python: "/usr/bin/python3".into(),
-    };
+    let machine = crate::machine::Machine { hostname: "n".to_owned(), memory: nigh_terms::ByteSize::gib(1), cpus: 1 };
     let mut settings = crate::config::Settings::defaults(folder.path(), &machine);
     let token = folder.path().join("token");
     std::fs::write(&token, "a token of tests\n".replace(' ', "-")).unwrap();

@@ -33,14 +33,25 @@ impl Isolation {
     /// The parts that are off, each with its reason.
     #[must_use]
     pub fn off(&self) -> Vec<String> {
-        let controls = &self.controls;
-        [("memory limit", &controls.memory), ("process limit by cgroup", &controls.processes)]
+        let filter = self.filter.as_ref().err().map(|reason| format!("filter of system calls: {reason}"));
+        self.uncontrolled().into_iter().chain(filter).chain(self.refused.iter().cloned()).collect()
+    }
+
+    /// What cgroups do not control, each with its reason.
+    fn uncontrolled(&self) -> Vec<String> {
+        let Controls { memory, processes, freezer, cpu, .. } = &self.controls;
+        if let (Err(reason), Err(_), Err(_), Err(_)) = (memory, processes, freezer, cpu) {
+            // Nigh may make no group at all, for one reason.
+            let mend = "start Nigh as root, or by systemd with Delegate=yes";
+            return vec![format!(
+                "limits of memory, processes and processor: no cgroup can be made, so {mend} ({reason})"
+            )];
+        }
+        [("memory limit", memory), ("process limit by cgroup", processes)]
             .into_iter()
-            .chain([("freezer (signals stop processes instead)", &controls.freezer)])
-            .chain([("processor weight (the busiest sandbox gets most)", &controls.cpu)])
-            .chain([("filter of system calls", &self.filter)])
+            .chain([("freezer (signals stop processes instead)", freezer)])
+            .chain([("processor weight (the busiest sandbox gets most)", cpu)])
             .filter_map(|(what, state)| state.as_ref().err().map(|reason| format!("{what}: {reason}")))
-            .chain(self.refused.iter().cloned())
             .collect()
     }
 }
@@ -114,5 +125,26 @@ mod tests {
         isolation.runtime = Some(Runtime { version: "runc 1.1.5".to_owned(), user_namespace: true });
         let begin = "each its own user, files, processes and network (runc 1.1.5, with a user namespace); system calls";
         assert!(isolation.to_string().starts_with(begin), "{isolation}");
+    }
+
+    #[test]
+    fn where_no_group_can_be_made_that_is_said_once_with_what_mends_it() {
+        let none = || Err("/sys/fs/cgroup/x cannot be made: Permission denied".to_owned());
+        let isolation = Isolation {
+            level: IsolationLevel::Namespaces,
+            runtime: None,
+            filter: Ok(()),
+            refused: Vec::new(),
+            controls: Controls {
+                version: "cgroup v2",
+                memory: none(),
+                processes: none(),
+                freezer: none(),
+                cpu: none(),
+            },
+        };
+        assert_eq!(isolation.off().len(), 1);
+        let line = isolation.to_string();
+        assert!(line.contains("Delegate=yes") && line.matches("Permission denied").count() == 1, "{line}");
     }
 }

@@ -7,7 +7,7 @@ use nigh_node::features::{self, ShownFeatures};
 use super::{shown, usage};
 use crate::context::Globals;
 use crate::error::CliError;
-use crate::object_address::ObjectAddress;
+use crate::object_address::{ObjectAddress, anywhere};
 use crate::output;
 
 /// Options of `nigh objects features`.
@@ -21,7 +21,8 @@ Examples:
 They are recorded when an object is stored, out of its header; an invocation that names the object is predicted by them.
 docs/design/learning.md says what there is.")]
 pub(crate) struct FeaturesArgs {
-    /// nigh://bucket/key
+    /// BUCKET/KEY
+    #[arg(value_parser = anywhere)]
     address: ObjectAddress,
     /// Read the object's header now, if no features are recorded
     #[arg(long)]

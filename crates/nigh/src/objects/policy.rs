@@ -6,7 +6,7 @@ use nigh_objects::{Access, BucketPolicy, Freshness, ModeRule, ParseWriteModeErro
 use super::bucket_only;
 use crate::context::Globals;
 use crate::error::CliError;
-use crate::object_address::ObjectAddress;
+use crate::object_address::{ObjectAddress, anywhere};
 use crate::output;
 
 /// Options of `nigh objects policy`.
@@ -21,7 +21,8 @@ Examples:
 Modes, weakest first: ephemeral, lazy, shadow, through. What is not named stays; writes acknowledged before stay as they
 are. docs/stores.md says what each mode promises.")]
 pub(crate) struct PolicyArgs {
-    /// nigh://bucket
+    /// BUCKET
+    #[arg(value_parser = anywhere)]
     address: ObjectAddress,
     /// The bucket's write mode: when a write counts as done
     #[arg(long)]

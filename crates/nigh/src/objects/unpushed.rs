@@ -7,22 +7,26 @@ use nigh_terms::ObjectKey;
 use super::{shown, usage};
 use crate::context::Globals;
 use crate::error::CliError;
-use crate::object_address::ObjectAddress;
+use crate::object_address::{ObjectAddress, anywhere};
 use crate::output;
 
 /// Options of `nigh objects unpushed`.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  nigh objects unpushed                                  all unpushed writes, at most 1000
+  nigh objects unpushed                                  all unpushed writes
   nigh objects unpushed nigh://pictures
   nigh objects unpushed nigh://pictures/a.png --drop     drop its last write for good
 
 What waits for a bucket that others removed goes on when the bucket is made again (nigh objects mb). To keep an object
 elsewhere, copy it first (nigh objects cp): it is read here until it is dropped. docs/stores.md says more.")]
 pub(crate) struct UnpushedArgs {
-    /// nigh://bucket/prefix, or nigh://bucket/key with --drop [default: all buckets]
+    /// BUCKET/PREFIX, or BUCKET/KEY with --drop [default: all buckets]
+    #[arg(value_parser = anywhere)]
     address: Option<ObjectAddress>,
+    /// List so many at most
+    #[arg(long, default_value_t = 1000)]
+    limit: usize,
     /// Drop the last write of the object for good, although it was acknowledged
     #[arg(long, requires = "address")]
     drop: bool,
@@ -46,7 +50,8 @@ pub(super) async fn run(args: UnpushedArgs, globals: &Globals) -> Result<(), Cli
     let namespace = globals.namespace().await?;
     let prefix = args.address.as_ref().map_or("", |address| &address.rest);
     let bucket = args.address.as_ref().map(|address| &address.bucket);
-    let rows: Vec<UnpushedRow> = admin.get(&unpushed::path(&namespace, bucket, prefix)).await?;
+    let path = format!("{}&limit={}", unpushed::path(&namespace, bucket, prefix), args.limit);
+    let rows: Vec<UnpushedRow> = admin.get(&path).await?;
     if args.drop {
         let address = args.address.ok_or_else(|| usage("name the object: nigh://bucket/key"))?;
         let key = ObjectKey::new(&address.rest).map_err(|error| usage(format!("name the object: {error}")))?;

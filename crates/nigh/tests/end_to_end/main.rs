@@ -8,6 +8,7 @@
 mod backup;
 mod cache_ways;
 mod cluster_workflows;
+mod command_line;
 mod crashes;
 mod development;
 mod events;

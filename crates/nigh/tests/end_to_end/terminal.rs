@@ -43,10 +43,15 @@ fn a_node_starts_on_a_terminal_in_colours_unless_they_are_not_wanted() {
         text()
     };
     let coloured = start(false);
-    // The log's level, and the level that is off, are coloured.
+    // The log's level is coloured.
     assert!(coloured.contains(ESCAPE) && coloured.contains("INFO"), "{coloured}");
     assert!(!coloured.contains("crate feature"), "{coloured}");
-    assert!(coloured.contains("export AWS_DEFAULT_REGION=us-east-1"), "{coloured}");
+    assert!(coloured.contains("eval \"$(nigh env)\""), "{coloured}");
+    // The lines that stand there before the node is told to end.
+    let start = coloured.split_inclusive("Ready.").next().unwrap();
+    assert!(start.contains("Ready.") && start.lines().count() <= 9, "{start}");
+    assert!(start.lines().all(|line| line.trim_end().chars().count() <= 100), "{start}");
+    assert!(!start.contains("format") && !start.contains("prewarming up to"), "{start}");
     let plain = start(true);
     assert!(plain.contains("INFO") && !plain.contains(ESCAPE), "{plain}");
 }
@@ -69,6 +74,33 @@ fn a_functions_output_cannot_steer_a_terminal_and_is_untouched_in_a_pipe() {
         let shown = on_terminal(&node.state, &python, arguments).output().unwrap();
         let words = String::from_utf8_lossy(&shown.stdout).into_owned();
         assert!(words.contains("mine") && !words.contains("\u{1b}]0;mine"), "{arguments:?}: {words}");
+    }
+}
+
+#[test]
+fn tables_fit_a_terminal_of_eighty_columns_and_a_pipe_has_them_whole() {
+    let Some(python) = python("tables_fit_a_terminal_of_eighty_columns_and_a_pipe_has_them_whole") else { return };
+    let node = Node::start(&python);
+    node.deploy("a-function-whose-name-is-rather-long-for-a-table");
+    node.nigh(["invoke", "a-function-whose-name-is-rather-long-for-a-table", r#"{"raise": "for a long reason, too"}"#]);
+    let id = id(&node);
+    for arguments in
+        [["activations"].as_slice(), &["functions", "ls"], &["status"], &["status", "-v"], &["config", "show"]]
+    {
+        let mut shown = quiet(&python);
+        // `stty` gives the terminal its width before the command looks.
+        shown.args(["-c", TERMINAL, "sh", "-c", "stty cols 80 rows 24; exec \"$0\" \"$@\"", NIGH]).args(arguments);
+        shown.env("NIGH_STATE", &node.state).env("TERM", "xterm").env("NO_COLOR", "1").stdin(Stdio::null());
+        let words = String::from_utf8_lossy(&shown.output().unwrap().stdout).into_owned();
+        let wide = words.lines().find(|line| line.trim_end().chars().count() > 80);
+        assert!(!words.is_empty() && wide.is_none(), "{arguments:?}: {wide:?} of\n{words}");
+        if arguments == ["activations"] {
+            assert!(words.contains(&id) && words.contains("OUTCOME"), "{words}");
+        }
+    }
+    let whole = node.ok(["activations"]);
+    for part in ["a-function-whose-name-is-rather-long-for-a-table", "for a long reason, too", "GB-S", "T"] {
+        assert!(whole.contains(part), "{part}: {whole}");
     }
 }
 
