@@ -22,7 +22,7 @@ pub mod llc;
 pub mod local_cluster;
 pub mod machine;
 pub mod node;
-mod node_js;
+pub mod node_js;
 mod notifications;
 pub mod outside_door;
 mod piped_body;

@@ -17,8 +17,11 @@ const SEARCH: &str = "node";
 /// The most programs that are asked for their version: each takes some hundredths of a second.
 const CANDIDATES_MAX: usize = 8;
 
-/// The installed versions, those first that are found first; the error is why there is none.
-pub(crate) async fn find(setting: &Path) -> Result<Vec<NodeRuntime>, String> {
+/// The installed versions, those first that are found first.
+///
+/// # Errors
+/// Why there is none.
+pub async fn find(setting: &Path) -> Result<Vec<NodeRuntime>, String> {
     let candidates = if setting == Path::new(SEARCH) { Places::of_process().candidates() } else { programs(setting) };
     let asked = join_all(candidates.iter().map(|program| probe(program))).await;
     let (mut nodes, mut majors, mut trouble) = (Vec::new(), BTreeSet::new(), None);

@@ -140,6 +140,24 @@ pub async fn find_all(choice: &PythonChoice, further: &[PathBuf]) -> Result<Foun
     }
 }
 
+/// The interpreters of version 3.`minor` on this machine: first those that the setting names, then all others.
+#[boxed]
+pub async fn interpreters(choice: &PythonChoice, minor: u8) -> Vec<PathBuf> {
+    let places = Places::of_process().candidates();
+    let mut candidates = match choice {
+        PythonChoice::Program(programs) => std::env::split_paths(programs).collect(),
+        PythonChoice::Auto => Vec::new(),
+    };
+    candidates.extend(places);
+    let (known, unknown) = versions::of_version(candidates, minor);
+    if !known.is_empty() {
+        return known;
+    }
+    let asked = join_all(unknown.iter().map(|program| ask(program))).await;
+    let fits = |asked: &Result<PythonProgram, PythonError>| asked.as_ref().is_ok_and(|found| found.minor == minor);
+    unknown.iter().zip(&asked).filter(|(_, asked)| fits(asked)).map(|(program, _)| program.clone()).collect()
+}
+
 /// The programs of a list that is separated like `PATH`.
 async fn named(programs: &Path, further: &[PathBuf]) -> Result<FoundPythons, PythonError> {
     let mut found = Vec::new();

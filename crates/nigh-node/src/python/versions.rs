@@ -109,6 +109,19 @@ pub(super) fn by_version(candidates: &[PathBuf]) -> Vec<Vec<(usize, PathBuf)>> {
     groups.chain(alone).collect()
 }
 
+/// Of `candidates` those of version 3.`minor`, by the names of their files, and those whose names do not tell a version.
+pub(super) fn of_version(candidates: Vec<PathBuf>, minor: u8) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    let (mut known, mut unknown) = (Vec::new(), Vec::new());
+    for program in candidates {
+        match minor_of(&program) {
+            Some(found) if found == minor => known.push(program),
+            Some(_) => {}
+            None => unknown.push(program),
+        }
+    }
+    (known, unknown)
+}
+
 /// The 11 of `.../python3.11`, where `program` or the file to which it leads is called so.
 fn minor_of(program: &Path) -> Option<u8> {
     let by_name = |path: &Path| path.file_name()?.to_str()?.strip_prefix("python3.")?.parse().ok();
@@ -173,5 +186,10 @@ mod tests {
         let places: Vec<Vec<usize>> =
             groups.iter().map(|group| group.iter().map(|(place, _)| *place).collect()).collect();
         assert_eq!(places, [vec![2, 0], vec![3], vec![1]]);
+        let (known, unknown) = of_version(candidates.to_vec(), 11);
+        assert_eq!(
+            (known, unknown),
+            (vec![at("plain/bin/python3.11"), at("venv/bin/python3")], vec![at("shim/python3")])
+        );
     }
 }
