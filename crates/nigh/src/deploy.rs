@@ -53,7 +53,7 @@ Runtime and handler of a new function are inferred from its files, where they sh
 What is given replaces what the function has: its code, its settings, or both. All or nothing: if one part would be
 refused, nothing is deployed.")]
 pub(crate) struct DeployArgs {
-    /// The function's name [default: of the nigh.toml in the folder]
+    /// The function's name, which is also that of its folder if `nigh init` made one here [default: as nigh.toml says]
     name: Option<FunctionName>,
     /// The folder with the function's code, or its one file [default without a name: the folder here]
     #[arg(long, conflicts_with = "zip")]

@@ -229,7 +229,7 @@ impl Session {
                 self.invoke_next = true;
                 remark("invokes when the deployment is done", actions);
             }
-            'i' if !self.deployed => remark("nothing is deployed yet: mend the error and save", actions),
+            'i' if !self.deployed => remark("nothing is deployed yet: mend the error and save, or press d", actions),
             'i' if self.invoking => remark("the last trial still runs", actions),
             'i' => self.invoke(actions),
             'e' => actions.push(Action::Edit),
