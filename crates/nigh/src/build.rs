@@ -97,8 +97,11 @@ impl PreparedFolder {
             |name: &str| built.iter().any(|file| file.name == name || file.name.starts_with(&format!("{name}/")));
         let only: Vec<String> = choice.only.iter().filter(|name| !below(name)).cloned().collect();
         let mut files = if choice.only.is_empty() {
-            let own = archive::list(folder, choice)?;
-            own.into_iter().filter(|file| !self.left_out.has(&file.name)).collect()
+            match archive::list_without(folder, choice, &|name| self.left_out.has(name)) {
+                // Sources alone.
+                Err(ArchiveError::Empty(_)) => Vec::new(),
+                listed => listed?,
+            }
         } else if only.is_empty() {
             Vec::new()
         } else {
@@ -197,6 +200,10 @@ mod tests {
         assert_eq!(files[0].path, built.join("bootstrap"), "the older program is left out");
         let only = FileChoice { only: vec!["bootstrap".to_owned()], ..FileChoice::default() };
         assert_eq!(names(&only), ["bootstrap"]);
+        for file in ["words.txt", "lib/page.html"] {
+            std::fs::remove_file(own.join(file)).unwrap();
+        }
+        assert_eq!(names(&FileChoice::default()), ["bootstrap"], "sources alone");
         assert!(LeftOut::RustSources.has("src/main.rs") && !LeftOut::RustSources.has("assets/src"));
         assert!(LeftOut::NodeModules.has("node_modules/a/b.js") && !LeftOut::NodeModules.has("lib/node_modules.js"));
     }

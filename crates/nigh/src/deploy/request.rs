@@ -120,8 +120,10 @@ impl DeployRequest {
                 (archive, None)
             }
             CodeSource::Files { path, choice } => {
-                // All files tell the language, also sources that are built and not deployed.
-                let all = archive::list(path, &FileChoice::default()).or_else(|_| archive::list(path, choice));
+                // All files tell the language, also sources that are built and not deployed; but not those of packages.
+                let packages = |name: &str| name == "node_modules";
+                let all = archive::list_without(path, &FileChoice::default(), &packages);
+                let all = all.or_else(|_| archive::list(path, choice));
                 let all = all.map_err(usage)?;
                 self.settle(path, &CodeListing::of_files(&all), deployed, there.as_deref())?;
                 let runtime = self.runtime(deployed).unwrap_or_default();
