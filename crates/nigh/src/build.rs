@@ -95,7 +95,8 @@ impl PreparedFolder {
         let built = archive::list(built, &FileChoice::default())?;
         let below =
             |name: &str| built.iter().any(|file| file.name == name || file.name.starts_with(&format!("{name}/")));
-        let only: Vec<String> = choice.only.iter().filter(|name| !below(name)).cloned().collect();
+        let is_own = |name: &str| folder.join(name).exists() && !self.left_out.has(name);
+        let only: Vec<String> = choice.only.iter().filter(|name| is_own(name) || !below(name)).cloned().collect();
         let mut files = if choice.only.is_empty() {
             match archive::list_without(folder, choice, &|name| self.left_out.has(name)) {
                 // Sources alone.

@@ -18,6 +18,7 @@ const HINTS: [(&[&str], &str); 14] = [
             "dial tcp",
             "connection refused",
             "error sending request",
+            "only-if-cached",
         ],
         "the package index is not reached: is this machine online, and are the tool's index and proxy set?",
     ),

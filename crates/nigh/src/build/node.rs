@@ -62,13 +62,14 @@ pub(super) async fn packages(
     let staging = cache.staging()?;
     let work = staging.path().join("package");
     for input in &inputs {
-        copy(&folder.join(input), &work.join(input))?;
+        copy(&folder.join(input), &work.join(input), Nested::LeftOut)?;
     }
     let mut run = ToolRun::new(&npm, &work, arguments(lock.is_some()));
     run.environment = vec![("PATH", path_with(&npm))];
     run.failure = format!("the packages of {PACKAGE} cannot be installed");
     run.otherwise = "mend the list of packages, and deploy again";
     run.run(progress).await?;
+    resolve_links(&work.join(MODULES))?;
     // What was copied is the user's; the programs of packages are links that nothing needs.
     let own = inputs.iter().map(|input| work.join(input)).chain(LOCKS.map(|lock| work.join(lock)));
     let unneeded = [".package-lock.json", ".bin"].map(|name| work.join(MODULES).join(name));
@@ -108,13 +109,20 @@ fn path_with(npm: &Path) -> OsString {
     env::join_paths(folders).unwrap_or(path.clone())
 }
 
-/// Copies a file, or a folder with all that is in it but its own packages. What is not there is left out.
-fn copy(from: &Path, to: &Path) -> Result<(), BuildError> {
+/// Whether a folder is copied with the packages that lie in it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Nested {
+    Copied,
+    LeftOut,
+}
+
+/// Copies a file, or a folder with all that is in it. What is not there is left out.
+fn copy(from: &Path, to: &Path, nested: Nested) -> Result<(), BuildError> {
     if from.is_dir() {
         for entry in fs::read_dir(from).map_err(BuildError::io("reading", from))? {
             let name = entry.map_err(BuildError::io("reading", from))?.file_name();
-            if name != MODULES {
-                copy(&from.join(&name), &to.join(&name))?;
+            if nested == Nested::Copied || name != MODULES {
+                copy(&from.join(&name), &to.join(&name), nested)?;
             }
         }
         return Ok(());
@@ -126,6 +134,21 @@ fn copy(from: &Path, to: &Path) -> Result<(), BuildError> {
         fs::create_dir_all(parent).map_err(BuildError::io("creating", parent))?;
     }
     fs::copy(from, to).map(drop).map_err(BuildError::io("copying", from))
+}
+
+/// Puts copies in the place of links to folders: npm links the dependencies that lie in the package's own folder.
+fn resolve_links(modules: &Path) -> Result<(), BuildError> {
+    for entry in fs::read_dir(modules).into_iter().flatten().filter_map(Result::ok) {
+        let path = entry.path();
+        if entry.file_name().to_string_lossy().starts_with('@') {
+            resolve_links(&path)?;
+        } else if path.is_symlink() && path.is_dir() {
+            let target = path.canonicalize().map_err(BuildError::io("reading", &path))?;
+            fs::remove_file(&path).map_err(BuildError::io("removing", &path))?;
+            copy(&target, &path, Nested::Copied)?;
+        }
+    }
+    Ok(())
 }
 
 fn remove(path: &Path) -> Result<(), BuildError> {
@@ -151,6 +174,27 @@ mod tests {
     fn npms_own_folder_comes_first_in_its_path() {
         let path = path_with(Path::new("/opt/node/bin/npm"));
         assert_eq!(env::split_paths(&path).next(), Some(PathBuf::from("/opt/node/bin")));
+    }
+
+    #[test]
+    fn a_link_to_a_package_becomes_a_copy_of_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |path: &str| folder.path().join(path);
+        for file in ["dep/index.js", "dep/node_modules/inner/a.js", "node_modules/plain/b.js", "node_modules/@s/c/d.js"]
+        {
+            fs::create_dir_all(at(file).parent().unwrap()).unwrap();
+            fs::write(at(file), file).unwrap();
+        }
+        for link in ["node_modules/dep", "node_modules/@s/dep"] {
+            std::os::unix::fs::symlink(at("dep"), at(link)).unwrap();
+        }
+        resolve_links(&at(MODULES)).unwrap();
+        fs::remove_dir_all(at("dep")).unwrap();
+        for copied in
+            ["node_modules/dep/index.js", "node_modules/@s/dep/node_modules/inner/a.js", "node_modules/plain/b.js"]
+        {
+            assert!(at(copied).is_file(), "{copied}");
+        }
     }
 
     async fn ask(folder: &Path, cache: &Cache) -> Result<Option<PathBuf>, BuildError> {

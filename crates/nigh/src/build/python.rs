@@ -79,6 +79,8 @@ pub(super) async fn packages(
         Installer::Uv(uv) => work.by_uv(&uv, interpreters.first(), progress).await?,
         Installer::Pip => work.by_pip(&interpreters, progress).await?,
     }
+    // uv's own.
+    let _absent = fs::remove_file(target.join(".lock"));
     let entry = cache.put(key, &target)?;
     Ok(Some(entry).filter(|entry| has_packages(entry)))
 }
