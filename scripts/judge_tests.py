@@ -9,6 +9,7 @@ that SEMANTICS.md names must have passed, or may skip here. `judge_tests.py --se
 import os
 import re
 import shutil
+import subprocess
 import sys
 from collections import defaultdict
 from pathlib import Path
@@ -17,6 +18,31 @@ INDEX3 = Path("/sys/devices/system/cpu/cpu0/cache/index3/size")
 PEERS = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "nigh" / "peers"
 
 ENDINGS = re.compile(r"^test result: .*?(\d+) passed; (\d+) failed", re.M)
+
+
+def answer(*command):
+    """What a program prints; nothing if it is not there or fails."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def node_major():
+    """The major version of the Node.js in PATH; 0 if there is none."""
+    found = re.match(r"v(\d+)\.", answer("node", "--version"))
+    return int(found[1]) if found else 0
+
+
+def python_minors():
+    """The minor versions of Python, 3.10 to 3.13, in PATH and of pyenv."""
+    versions = Path.home() / ".pyenv" / "versions"
+    return {
+        minor
+        for minor in range(10, 14)
+        if any(versions.glob(f"3.{minor}.*/bin/python3.{minor}")) or answer(f"python3.{minor}", "--version")
+    }
+
 
 # What a test may lack, by the word that .ci/may-skip has for it.
 CONDITIONS = {
@@ -29,7 +55,9 @@ CONDITIONS = {
     "no-weka": lambda: not any(PEERS.glob("weka-*")),
     "no-java": lambda: not (shutil.which("java") and shutil.which("mvn")),
     "no-go": lambda: not shutil.which("go"),
-    "no-node": lambda: not Path("/usr/bin/node").exists(),
+    "no-node": lambda: node_major() < 20,
+    "no-npm": lambda: node_major() < 20 or not shutil.which("npm"),
+    "no-second-python": lambda: len(python_minors()) < 2,
     "no-fuse": lambda: os.geteuid() or not all(map(os.path.exists, ("/dev/fuse", "/dev/loop-control"))),
     "no-wsk": lambda: not shutil.which("wsk"),
     # Run by its parent, or by somebody who asks for it.

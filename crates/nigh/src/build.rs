@@ -92,7 +92,11 @@ impl PreparedFolder {
     /// If a file cannot be read, or `choice` names one that is not there.
     pub(crate) fn files(&self, folder: &Path, choice: &FileChoice) -> Result<Vec<CodeFile>, ArchiveError> {
         let Some(built) = &self.built else { return archive::list(folder, choice) };
-        let built = archive::list(built, &FileChoice::default())?;
+        let built = match archive::list(built, &FileChoice::default()) {
+            // All packages were optional, and none is for this machine.
+            Err(ArchiveError::Empty(_)) => Vec::new(),
+            listed => listed?,
+        };
         let below =
             |name: &str| built.iter().any(|file| file.name == name || file.name.starts_with(&format!("{name}/")));
         let is_own = |name: &str| folder.join(name).exists() && !self.left_out.has(name);

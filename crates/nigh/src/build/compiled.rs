@@ -55,8 +55,9 @@ pub(super) async fn go(
 const GO_ENVIRONMENT: [(&str, &str); 3] = [("CGO_ENABLED", "0"), ("GOOS", "linux"), ("GOARCH", "amd64")];
 
 fn go_arguments(target: &Path) -> Vec<OsString> {
-    // Without paths of this machine, symbols, and the RPC of a runtime that Nigh does not have.
-    let arguments = ["build", "-trimpath", "-ldflags=-s -w", "-tags=lambda.norpc", "-o"];
+    // Without what differs from machine to machine (paths, the state of the repository), symbols, and the RPC of a runtime
+    // that Nigh does not have.
+    let arguments = ["build", "-trimpath", "-ldflags=-s -w", "-tags=lambda.norpc", "-buildvcs=false", "-o"];
     arguments.into_iter().map(OsString::from).chain([target.into(), ".".into()]).collect()
 }
 
@@ -148,7 +149,16 @@ mod tests {
     #[test]
     fn go_builds_a_program_for_the_runtime() {
         let arguments = go_arguments(Path::new("/cache/bootstrap"));
-        let expected = ["build", "-trimpath", "-ldflags=-s -w", "-tags=lambda.norpc", "-o", "/cache/bootstrap", "."];
+        let expected = [
+            "build",
+            "-trimpath",
+            "-ldflags=-s -w",
+            "-tags=lambda.norpc",
+            "-buildvcs=false",
+            "-o",
+            "/cache/bootstrap",
+            ".",
+        ];
         assert_eq!(arguments, expected);
         assert!(GO_ENVIRONMENT.contains(&("CGO_ENABLED", "0")));
     }

@@ -106,7 +106,7 @@ async fn npm(runtime: &str, setting: &Path) -> Result<PathBuf, BuildError> {
 fn path_with(npm: &Path) -> OsString {
     let path = env::var_os("PATH").unwrap_or_default();
     let folders = npm.parent().map(Path::to_owned).into_iter().chain(env::split_paths(&path));
-    env::join_paths(folders).unwrap_or(path.clone())
+    env::join_paths(folders).unwrap_or(path)
 }
 
 /// Whether a folder is copied with the packages that lie in it.

@@ -19,8 +19,9 @@ const PYTHON_MODULES: [&str; 5] = ["main", "app", "lambda_function", "handler", 
 const PYTHON_FUNCTIONS: [&str; 4] = ["handle", "handler", "lambda_handler", "main"];
 /// Python files at the root that hold no handler.
 const NO_HANDLER: [&str; 3] = ["setup.py", "conftest.py", "__init__.py"];
-/// Endings of Node.js modules.
+/// Endings of Node.js modules, and of those that newer versions run.
 const NODE_ENDINGS: [&str; 3] = ["mjs", "js", "cjs"];
+const TYPESCRIPT_ENDINGS: [&str; 3] = ["ts", "mts", "cts"];
 /// Functions listed in a refusal.
 const LISTED_MAX: usize = 6;
 
@@ -158,12 +159,17 @@ impl Code<'_> {
         if runtime.starts_with("provided") {
             return self.check_bootstrap(runtime, has_layers);
         }
-        let ending: &[&str] = match runtime {
-            _ if runtime.starts_with("python") => &["py"],
-            _ if runtime.starts_with("nodejs") => &NODE_ENDINGS,
+        let is_node = runtime.starts_with("nodejs");
+        let ending: Vec<&str> = match runtime {
+            _ if runtime.starts_with("python") => vec!["py"],
+            _ if is_node => NODE_ENDINGS.into_iter().chain(TYPESCRIPT_ENDINGS).collect(),
             _ => return Ok(()),
         };
-        let Some((module, function)) = handler.rsplit_once('.').filter(|(m, f)| !m.is_empty() && !f.is_empty()) else {
+        // In JavaScript the function may be an object's: folder/file.object.function.
+        let name_at = handler.rfind('/').filter(|_| is_node).map_or(0, |slash| slash + 1);
+        let dot = if is_node { handler[name_at..].find('.').map(|dot| name_at + dot) } else { handler.rfind('.') };
+        let parts = dot.map(|dot| (&handler[..dot], &handler[dot + 1..]));
+        let Some((module, function)) = parts.filter(|(m, f)| !m.is_empty() && !f.is_empty()) else {
             return Err(InferenceError::Form { handler: handler.to_owned(), hint: self.example(runtime) });
         };
         // Lambda takes a/b.c and a.b.c for the same module.
@@ -178,7 +184,8 @@ impl Code<'_> {
             let ending = name.strip_prefix(path.as_str()).filter(|rest| rest.starts_with('.'));
             ending.is_some_and(|rest| rest.ends_with(".so") || rest.ends_with(".pyc"))
         };
-        if has_layers || self.files.names().any(compiled) {
+        let installed = format!("node_modules/{path}/");
+        if has_layers || self.files.names().any(|name| compiled(name) || (is_node && name.starts_with(&installed))) {
             return Ok(());
         }
         let modules: Vec<&str> = self.python_modules().collect();
@@ -199,7 +206,7 @@ impl Code<'_> {
             hint,
         };
         if !file.ends_with(".py") {
-            let says = source.contains(function);
+            let says = source.contains(function.rsplit('.').next().unwrap_or(function));
             return if says { Ok(()) } else { Err(no_function(format!("export it: exports.{function} = ..."))) };
         }
         let names = PythonNames::of(&source);
@@ -398,6 +405,17 @@ mod tests {
         assert_eq!(code.check("nodejs22.x", "index.handler", false), Ok(()));
         assert!(matches!(code.check("nodejs22.x", "index.other", false), Err(InferenceError::NoFunction { .. })));
         assert!(matches!(code.check("nodejs22.x", "app.handler", false), Err(InferenceError::NoFile { .. })));
+        let all = [
+            ("lib/a.b/go.cjs", "exports.api = { get: f }"),
+            ("typed.ts", "export const run"),
+            ("node_modules/p/x.js", ""),
+        ];
+        let listing = files(&all);
+        let code = Code { name: "hello", files: &listing };
+        for handler in ["lib/a.b/go.api.get", "typed.run", "p.handler"] {
+            assert_eq!(code.check("nodejs22.x", handler, false), Ok(()), "{handler}");
+        }
+        assert!(matches!(code.check("nodejs22.x", "lib/a.b/go", false), Err(InferenceError::Form { .. })));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "tests: a broken expectation panics, a skip is seen")]
 
 mod backup;
+mod builds;
 mod cache_ways;
 mod cluster_workflows;
 mod command_line;
@@ -23,6 +24,7 @@ mod platform;
 #[path = "../support/programs.rs"]
 mod programs;
 mod projects;
+mod runtimes;
 mod sdks;
 mod segments;
 mod sessions;
