@@ -104,10 +104,11 @@ impl RuntimeCatalog {
         self.has_native.then_some(Runtime::Native)
     }
 
-    /// All names that `find` knows.
+    /// All names that `find` knows, the default Python's first.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
-        let python = self.python_minors.iter().map(|minor| format!("python3.{minor}"));
+        let others = self.python_minors.iter().copied().filter(|minor| Some(*minor) != self.default_minor);
+        let python = self.default_minor.into_iter().chain(others).map(|minor| format!("python3.{minor}"));
         let nodes = self.node_majors.range(NODE_MAJOR_MIN..).map(|major| format!("nodejs{major}.x"));
         let http = self.has_http_adapter.then(|| PROVIDED_HTTP.to_owned());
         python.chain(nodes).chain(PROVIDED.map(str::to_owned)).chain(http).collect()
@@ -204,6 +205,6 @@ mod tests {
     fn the_first_python_is_the_default() {
         assert_eq!(RuntimeCatalog::new([11, 10, 13]).default_python(), Some(Runtime::Python { minor: 11 }));
         assert_eq!(RuntimeCatalog::new([]).default_python(), None);
-        assert_eq!(RuntimeCatalog::new([11, 10]).names()[..2], ["python3.10", "python3.11"]);
+        assert_eq!(RuntimeCatalog::new([11, 13, 10]).names()[..3], ["python3.11", "python3.10", "python3.13"]);
     }
 }

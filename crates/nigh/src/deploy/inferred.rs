@@ -95,14 +95,21 @@ impl Code<'_> {
 
     /// The runtime: `wanted`, else that of the language. `there` are the names of the node's runtimes, if they are known.
     pub(crate) fn runtime(&self, wanted: Option<&str>, there: Option<&[String]>) -> Result<String, InferenceError> {
-        let of_node = |wanted: &'static str, prefix: &str| match (newest(there.unwrap_or_default(), prefix), there) {
+        let listed_here = there.unwrap_or_default();
+        let of_node = |wanted: &'static str, found: Option<String>| match (found, there) {
             (Some(name), _) => Ok(name),
             (None, Some(there)) => Err(InferenceError::NoRuntime { wanted, there: there.to_vec() }),
             (None, None) => Err(InferenceError::RuntimesUnknown),
         };
         match (wanted, self.language()) {
-            (Some("python"), _) | (None, Some(Language::Python)) => of_node("Python with awslambdaric", "python3."),
-            (Some("nodejs"), _) | (None, Some(Language::Node)) => of_node("a Node.js runtime for functions", "nodejs"),
+            (Some("python"), _) | (None, Some(Language::Python)) => {
+                // A node lists its default Python first.
+                let default = listed_here.iter().find(|name| name.starts_with("python3.")).cloned();
+                of_node("Python with awslambdaric", default)
+            }
+            (Some("nodejs"), _) | (None, Some(Language::Node)) => {
+                of_node("a Node.js runtime for functions", newest(listed_here, "nodejs"))
+            }
             (Some(name), _) => Ok(name.to_owned()),
             (None, Some(Language::Bootstrap | Language::Go | Language::Rust)) => Ok(PROVIDED.to_owned()),
             (None, None) => Err(InferenceError::NoLanguage { code: self.name.to_owned() }),
@@ -292,7 +299,7 @@ mod tests {
     const HANDLE: &str = "def handle(event, context):\n    return event\n";
 
     fn there() -> Vec<String> {
-        ["python3.9", "python3.11", "provided", "provided.al2023"].map(str::to_owned).to_vec()
+        ["python3.11", "python3.12", "provided", "provided.al2023"].map(str::to_owned).to_vec()
     }
 
     #[test]
@@ -324,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_runtime_is_the_newest_of_the_node() {
+    fn a_short_runtime_is_the_nodes_default_python_or_its_newest_node_js() {
         let listing = files(&[("index.mjs", "export const handler = 1")]);
         let code = Code { name: "hello", files: &listing };
         let node = ["nodejs20.x", "nodejs22.x", "provided"].map(str::to_owned);
@@ -335,7 +342,7 @@ mod tests {
         let refused = code.runtime(None, Some(&there())).unwrap_err().to_string();
         assert_eq!(
             refused,
-            "a Node.js runtime for functions is not on this node, which has python3.9, python3.11, provided, \
+            "a Node.js runtime for functions is not on this node, which has python3.11, python3.12, provided, \
              provided.al2023; `nigh status` says why"
         );
         assert_eq!(code.runtime(None, None), Err(InferenceError::RuntimesUnknown));
