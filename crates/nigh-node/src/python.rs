@@ -120,14 +120,6 @@ impl PythonProgram {
     }
 }
 
-/// The default Python of functions, by the setting. `further` folders are added to those that it needs.
-///
-/// # Errors
-/// As `find_all`.
-pub async fn find(choice: &PythonChoice, further: &[PathBuf]) -> Result<PythonRuntime, PythonError> {
-    Ok(find_all(choice, further).await?.default.runtime)
-}
-
 /// The Pythons of functions, by the setting: of each version one. `further` folders are added to those that they need.
 ///
 /// # Errors
@@ -197,19 +189,10 @@ async fn first_that_answers(group: Vec<(usize, PathBuf)>) -> Option<(usize, Path
     None
 }
 
-/// Probes `interpreter`; `further` folders are added to those that it needs.
+/// Asks `interpreter` what it has.
 ///
 /// # Errors
-/// If it is not a Python 3 with AWS's runtime interface client.
-#[boxed]
-pub async fn probe(interpreter: &Path, further: &[PathBuf]) -> Result<PythonRuntime, PythonError> {
-    let found = ask(interpreter).await?;
-    if !found.client {
-        return Err(PythonError::NoClient { interpreter: interpreter.to_owned(), minor: found.minor });
-    }
-    Ok(found.found(further).runtime)
-}
-
+/// If it is not a Python 3.
 async fn ask(interpreter: &Path) -> Result<PythonProgram, PythonError> {
     let failed = |reason: String| PythonError::NotAsked { interpreter: interpreter.to_owned(), reason };
     let asked = tokio::process::Command::new(interpreter)
@@ -262,9 +245,9 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_no_python_is_named_with_the_setting_that_mends_it() {
-        let message = probe(Path::new("/bin/false"), &[]).await.unwrap_err().to_string();
+        let message = named(Path::new("/bin/false"), &[]).await.unwrap_err().to_string();
         assert!(message.contains("/bin/false") && message.contains("functions.python"), "{message}");
-        assert!(probe(Path::new("/nowhere/python3"), &[]).await.is_err());
+        assert!(named(Path::new("/nowhere/python3"), &[]).await.is_err());
     }
 
     #[test]
