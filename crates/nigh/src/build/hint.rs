@@ -63,7 +63,7 @@ const HINTS: [(&[&str], &str); 14] = [
 pub(super) fn hint(said: &[String], otherwise: &str) -> String {
     let text = said.join("\n").to_lowercase();
     let known = HINTS.iter().find(|(words, _)| words.iter().any(|word| text.contains(word)));
-    known.map_or(otherwise, |(_, helps)| helps).to_owned()
+    known.map_or(otherwise, |(_, helps)| *helps).to_owned()
 }
 
 #[cfg(test)]

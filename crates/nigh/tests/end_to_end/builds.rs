@@ -149,8 +149,7 @@ fn a_javascript_function_has_the_packages_of_its_package_json() {
     }
     let workshop = Workshop::open(python);
     let handler = "import { word } from 'tinydep';\nexport const handler = async event => [word(), event];\n";
-    let package =
-        r#"{ "type": "module", "dependencies": { "tinydep": "file:./dep" }, "devDependencies": { "none": "*" } }"#;
+    let package = r#"{ "type": "module", "dependencies": { "tinydep": "file:./dep" } }"#;
     let dependency = r#"{ "name": "tinydep", "version": "1.0.0", "main": "index.js" }"#;
     let files = [
         ("index.mjs", handler),
