@@ -49,10 +49,14 @@ impl Workshop {
     }
 
     fn deploy(&self, name: &str) -> Output {
+        let home = PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
+        // Go keeps its compiled standard library there.
+        let go_cache = std::env::var_os("GOCACHE").map_or_else(|| home.join(".cache/go-build"), PathBuf::from);
         command(&self.node.state)
             .args(["deploy", name, "--folder"])
             .arg(self.root.join(name))
             .env("XDG_CACHE_HOME", self.root.join(".cache"))
+            .env("GOCACHE", go_cache)
             .env("NIGH_FUNCTIONS__PYTHON", &self.python)
             .output()
             .unwrap()
