@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The Python side's own tests: the instrument, the launchers of OpenWhisk's actions, Swift's middleware on a real Swift, and the sample functions against a real
+# The Python side's own tests: the instrument, the runtimes of Node.js and of OpenWhisk's actions, Swift's middleware on a real Swift, and the sample functions against a real
 # S3 door.
 #
 # Swift's middleware is tested with the Python that Debian's Swift belongs to.
@@ -10,6 +10,7 @@ cd "$(dirname "$0")/.."
 python=.deps/python/bin/python
 "$python" -m unittest discover -s runtimes/python
 "$python" -m unittest discover -s runtimes/openwhisk
+"$python" -m unittest discover -s runtimes/node
 PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=integrations/swift/src:integrations/swift/tests \
     /usr/bin/python3 -m unittest discover -s integrations/swift/tests
 

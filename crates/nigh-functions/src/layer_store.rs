@@ -7,9 +7,10 @@
 mod merge;
 
 use std::collections::{BTreeMap, HashSet};
-use std::io;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::{fs, io};
 
 use async_recursion::async_recursion as boxed;
 use nigh_engine::{Registry, RegistryError};
@@ -20,7 +21,7 @@ use sha2::{Digest, Sha256};
 use thiserror::Error;
 
 use self::merge::{merge, sweep_merges};
-use crate::code_archive::{Archive, ArchiveLimits};
+use crate::code_archive::{Archive, ArchiveLimits, file_directly_in};
 use crate::code_store::{CodeStore, CodeStoreError, CodeVersion};
 use crate::function::{Function, LayerUse};
 use crate::function_arn::ACCOUNT;
@@ -32,6 +33,8 @@ const FORMAT: u32 = 1;
 pub const LAYERS_MAX: usize = 5;
 /// Versions of all layers of one namespace.
 const VERSIONS_MAX: usize = 1000;
+/// The folder of a layer whose programs Lambda starts beside the function, as extensions.
+const EXTENSIONS: &str = "extensions";
 /// Layers merged, below the store's folder.
 const MERGED: &str = "merged";
 
@@ -45,6 +48,11 @@ pub enum LayerError {
     Arn(String),
     #[error("the namespace has {VERSIONS_MAX} layer versions, which is the limit; delete some")]
     TooMany,
+    #[error(
+        "the layer {layer} has the Lambda extension {}, and Nigh starts no extensions: publish the layer without its \
+         folder extensions/", .extension.display()
+    )]
+    Extension { layer: FunctionName, extension: PathBuf },
     #[error(transparent)]
     Code(#[from] CodeStoreError),
     #[error(transparent)]
@@ -237,6 +245,10 @@ impl LayerStore {
         let size = archive.size();
         let (code, tenant, name) = (self.0.code.clone(), namespace.clone(), new.name.clone());
         let (version, unpacked) = blocking(move || {
+            let found = file_directly_in(Path::new(EXTENSIONS), &archive, ArchiveLimits::LAMBDA);
+            if let Some(extension) = found.map_err(CodeStoreError::from)? {
+                return Err(LayerError::Extension { layer: name, extension });
+            }
             let version = CodeVersion::of_archive(&tenant, &name, &archive)?;
             let unpacked = code.publish(&version, &archive)?;
             Ok((version, unpacked))
@@ -337,10 +349,15 @@ impl LayerStore {
     /// What a function stores of the version that an ARN names.
     ///
     /// # Errors
-    /// If there is no such version in the namespace.
+    /// If there is no such version in the namespace, or it has an extension: it is of a Nigh that passed over extensions.
     pub fn resolve(&self, namespace: &Namespace, arn: &str) -> Result<LayerUse, LayerError> {
         let (name, number) = parse_layer_arn(arn)?;
         let version = self.get(namespace, &name, number).ok_or_else(|| LayerError::NotFound(arn.to_owned()))?;
+        let files = self.0.code.task_folder(&code_version(namespace, &name, &version.sha256));
+        if let Some(extension) = first_file(&files.join(EXTENSIONS)) {
+            let extension = Path::new(EXTENSIONS).join(extension);
+            return Err(LayerError::Extension { layer: name, extension });
+        }
         Ok(LayerUse {
             arn: arn.to_owned(),
             name,
@@ -375,6 +392,12 @@ impl LayerStore {
         .await?;
         Ok(target)
     }
+}
+
+/// The name of a file in `folder`; none if there is none, or no such folder.
+fn first_file(folder: &Path) -> Option<OsString> {
+    let entries = fs::read_dir(folder).ok()?.filter_map(Result::ok);
+    entries.filter(|entry| entry.path().is_file()).map(|entry| entry.file_name()).min()
 }
 
 async fn blocking<T: Send + 'static>(

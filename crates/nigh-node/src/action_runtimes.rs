@@ -1,5 +1,5 @@
-//! The runtimes of OpenWhisk's actions: the launchers, written into a folder that sandboxes see, and this machine's
-//! Node.js, which is probed at the start.
+//! The programs that call OpenWhisk's actions and handlers in JavaScript, written into a folder that sandboxes see; and this
+//! machine's Node.js, which is probed at the start.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -10,6 +10,7 @@ use std::{fs, io};
 use nigh_sandbox::runtime_command::NodeRuntime;
 use serde::Deserialize;
 
+use crate::node_js;
 use crate::status::Level;
 
 /// How long Node.js may take to answer.
@@ -19,9 +20,12 @@ const QUESTION: &str =
 /// Folders that every sandbox has.
 const SYSTEM_FOLDERS: [&str; 2] = ["/usr", "/bin"];
 
-const LAUNCHERS: [(&str, &str); 2] = [
+const LAUNCHERS: [(&str, &str); 5] = [
     ("nigh_action.py", include_str!("../../../runtimes/openwhisk/nigh_action.py")),
-    ("launcher.js", include_str!("../../../runtimes/openwhisk/launcher.js")),
+    ("launcher.js", include_str!("../../../runtimes/node/launcher.js")),
+    ("lambda.js", include_str!("../../../runtimes/node/lambda.js")),
+    ("handler.js", include_str!("../../../runtimes/node/handler.js")),
+    ("runtime_api.js", include_str!("../../../runtimes/node/runtime_api.js")),
 ];
 
 #[derive(Deserialize)]
@@ -30,25 +34,26 @@ struct NodeJsProgram {
     program: PathBuf,
 }
 
-/// The runtimes of actions, and one line for the status.
+/// The programs, the installed versions of Node.js, and one line for the status.
 pub(crate) struct ActionRuntimes {
     pub(crate) level: Level,
     pub(crate) launchers: Option<PathBuf>,
     pub(crate) nodes: Vec<NodeRuntime>,
 }
 
-/// Writes the launchers into `folder` and probes `node`.
+/// Writes the programs into `folder` and finds the Node.js that the setting `node` names.
 pub(crate) async fn open(folder: &Path, node: &Path) -> ActionRuntimes {
     let level = |on, detail| Level { name: "openwhisk".to_owned(), on, detail };
     if let Err(error) = bring(folder) {
         let detail = format!("no actions: the launchers cannot be written: {}: {error}", folder.display());
         return ActionRuntimes { level: level(false, detail), launchers: None, nodes: Vec::new() };
     }
-    let (detail, nodes) = match probe(node).await {
-        Ok(node) => (format!("actions; nodejs:{} at {}", node.major, node.program.display()), vec![node]),
-        Err(why) => {
-            (format!("actions, without nodejs: {}: {why} (setting functions.node)", node.display()), Vec::new())
+    let (detail, nodes) = match node_js::find(node).await {
+        Ok(nodes) => {
+            let named = nodes.iter().map(|node| format!("nodejs:{} at {}", node.major, node.program.display()));
+            (format!("actions; {}", named.collect::<Vec<_>>().join(", ")), nodes)
         }
+        Err(why) => (format!("actions, without nodejs: {why} (setting functions.node)"), Vec::new()),
     };
     ActionRuntimes { level: level(true, detail), launchers: Some(folder.to_owned()), nodes }
 }

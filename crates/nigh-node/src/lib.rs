@@ -22,11 +22,14 @@ pub mod llc;
 pub mod local_cluster;
 pub mod machine;
 pub mod node;
+pub mod node_js;
 mod notifications;
 pub mod outside_door;
 mod piped_body;
 pub mod profiling;
 pub mod python;
+mod python_client;
+mod python_folder;
 mod python_library;
 #[cfg(test)]
 #[path = "../../../tests/skipped.rs"]

@@ -27,9 +27,10 @@ pub struct FunctionSettings {
     pub queue: Span,
     /// The most invocations that wait.
     pub queue_max: usize,
-    /// The interpreter of `python3.x` functions, whose packages must include `awslambdaric`: a program, or `auto`.
+    /// The interpreters of `python3.x` functions: programs separated by `:`, or `auto`. One at least must have
+    /// `awslambdaric`; Nigh lends it to the others.
     pub python: PythonChoice,
-    /// The Node.js of OpenWhisk's `nodejs` actions.
+    /// The Node.js of functions: programs separated by `:`. `node` alone means all that are found on this machine.
     pub node: PathBuf,
     /// Further folders that functions may read, at the same path; separated by `:` in a variable.
     pub runtime_folders: Folders,

@@ -14,7 +14,7 @@ use crate::schedules::FunctionSchedule;
 /// A function as somebody describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FunctionDescription {
-    /// `python3.11`, `provided.al2023`; `python` and `nodejs` mean the newest that the node has.
+    /// `python3.11`, `provided.al2023`; `python` is the node's default, `nodejs` its newest.
     pub(crate) runtime: Option<String>,
     /// `main.handle`.
     pub(crate) handler: Option<String>,

@@ -3,7 +3,7 @@
 //! ```toml
 //! [function]
 //! name = "hello"              # without it: the folder's name
-//! runtime = "python"          # python3.11, provided.al2023, ...; python and nodejs mean the newest that the node has
+//! runtime = "python"          # python3.11, provided.al2023, ...; python: the node's default, nodejs: its newest
 //! handler = "main.handle"
 //! memory = 256                # MB, as Lambda counts them; also "256MB"
 //! timeout = 30                # seconds; also "30 s"

@@ -250,8 +250,8 @@ impl Deployment<'_> {
     }
 }
 
-/// Says which runtimes the node does not have, and what to do; none if it has all. Names without a version stand for the
-/// newest.
+/// Says which runtimes the node does not have, and what to do; none if it has all. A name without a version stands
+/// for one that the node has.
 fn missing_runtime(stack: &Stack, there: &[String]) -> Option<String> {
     let is_there = |runtime: &&str| ["python", "nodejs"].contains(runtime) || there.iter().any(|one| one == runtime);
     let missing: BTreeSet<&str> = stack.functions.iter().filter_map(|function| function.runtime.as_deref()).collect();

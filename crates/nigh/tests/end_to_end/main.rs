@@ -7,6 +7,7 @@
 
 mod attachments;
 mod backup;
+mod builds;
 mod cache_ways;
 mod cluster_outsiders;
 mod cluster_records;
@@ -28,6 +29,7 @@ mod platform;
 #[path = "../support/programs.rs"]
 mod programs;
 mod projects;
+mod runtimes;
 mod schedules;
 mod sdks;
 mod segments;

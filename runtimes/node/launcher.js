@@ -5,32 +5,14 @@
 'use strict';
 
 const fs = require('fs');
-const http = require('http');
 const path = require('path');
 
-const ROOT = process.env.LAMBDA_TASK_ROOT || '/var/task';
-const [HOST, PORT] = (process.env.AWS_LAMBDA_RUNTIME_API || '').split(':');
-const API = '/2018-06-01/runtime';
-const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
+const api = require('./runtime_api.js');
 
-/** One request of the Runtime API. Reads and writes go with Nagle's algorithm off, as one answer is one packet. */
-function call(method, target, body) {
-  return new Promise((resolve, reject) => {
-    const headers = { 'content-type': 'application/json', 'content-length': body ? body.length : 0 };
-    const request = http.request({ host: HOST, port: PORT, method, path: API + target, agent, headers }, response => {
-      const parts = [];
-      response.on('data', part => parts.push(part));
-      response.on('end', () => resolve({ status: response.statusCode, headers: response.headers, body: Buffer.concat(parts) }));
-      response.on('error', reject);
-    });
-    request.setNoDelay(true);
-    request.on('error', reject);
-    request.end(body);
-  });
-}
+const ROOT = process.env.LAMBDA_TASK_ROOT || '/var/task';
 
 function failure(type, message) {
-  return Buffer.from(JSON.stringify({ errorType: type, errorMessage: message, stackTrace: [] }));
+  return { errorType: type, errorMessage: message, stackTrace: [] };
 }
 
 /** The file that the action begins with: that of package.json, else index.js. */
@@ -102,20 +84,18 @@ async function main() {
     action = (isScript(file) && script(file, name)) || (await load(name));
   } catch (error) {
     console.error(error);
-    await call('POST', '/init/error', failure('Action.Init', `The action failed during initialization: ${complaint(error)}`));
+    await api.failInit(failure('Action.Init', `The action failed during initialization: ${complaint(error)}`));
     process.exit(1);
   }
   for (;;) {
-    const next = await call('GET', '/invocation/next');
-    if (next.status !== 200) throw new Error(`the Runtime API answered ${next.status}`);
-    const id = next.headers['lambda-runtime-aws-request-id'];
+    const { id, headers, text: input } = await api.nextInput();
     const activation = id.replace(/-/g, '');
     process.env.__OW_ACTIVATION_ID = activation;
     process.env.__OW_TRANSACTION_ID = activation;
-    process.env.__OW_DEADLINE = next.headers['lambda-runtime-deadline-ms'];
+    process.env.__OW_DEADLINE = headers['lambda-runtime-deadline-ms'];
     let answer;
     try {
-      answer = await action(JSON.parse(next.body.toString('utf8')));
+      answer = await action(JSON.parse(input));
       // OpenWhisk takes a function that returns nothing for one that returns an empty object.
       if (answer === undefined) answer = {};
     } catch (error) {
@@ -129,9 +109,9 @@ async function main() {
       text = undefined;
     }
     if (text === undefined) {
-      await call('POST', `/invocation/${id}/error`, failure('Action.NotJson', 'the answer is not JSON'));
+      await api.fail(id, failure('Action.NotJson', 'the answer is not JSON'));
     } else {
-      await call('POST', `/invocation/${id}/response`, Buffer.from(text));
+      await api.respond(id, text);
     }
   }
 }
