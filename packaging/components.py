@@ -13,6 +13,7 @@ import uuid
 from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import quote
 
 import project
 
@@ -45,7 +46,7 @@ class Component:
     @property
     def purl(self):
         """Its package URL."""
-        return f"pkg:{self.kind}/{self.name}@{self.version.replace('+', '%2B')}"
+        return f"pkg:{self.kind}/{quote(self.name)}@{quote(self.version)}"
 
 
 def metadata(architecture):

@@ -23,7 +23,7 @@ from archive import Tree
 from components import Component
 from kinds import layout
 
-PACKAGES = ["ca-certificates", "libc6", "libgcc-s1", "python3", "tzdata"]
+PACKAGES = ["ca-certificates", "libc6", "libgcc-s1", "libstdc++6", "python3", "tzdata"]
 USER = 65532
 STATE = "var/lib/nigh"
 # What nothing in the image needs from the packages that it is made of.
@@ -212,7 +212,8 @@ def make(release, python):
     """The file's name and bytes, and the Debian packages in it. `python` is the folder `lib/nigh/python`."""
     with tempfile.TemporaryDirectory() as folder:
         packages = debian_files.fetch(roots.CURRENT, PACKAGES, release.architecture.debian, Path(folder))
-        base, users = system(packages, list(release.programs.values()))
+        modules = [entry.data for entry in python.entries.values() if entry.data is not None]
+        base, users = system(packages, [*release.programs.values(), *modules])
     base.graft("", settings())
     own = Tree()
     own.graft("usr", layout.prefix(release))
