@@ -44,7 +44,6 @@ def arguments():
     parser.add_argument("--with-tools-here", action="store_true",
                         help="build with this machine's C compiler and glibc; needs no root, and gives other bytes")
     parser.add_argument("--only", choices=KINDS, nargs="+", default=KINDS, metavar="KIND", help=", ".join(KINDS))
-    parser.add_argument("--version", default=project.version(), help="another version than Cargo.toml's, for tests")
     parser.add_argument("--out", type=Path, default=project.ROOT / "dist", metavar="FOLDER")
     return parser.parse_args()
 
@@ -88,7 +87,7 @@ def make(given):
     architecture = project.ARCHITECTURES[given.architecture]
     crates = components.crates(architecture)
     texts = components.licences(crates), components.sbom(crates, commit, epoch)
-    release = Release(given.version, commit, epoch, architecture, programs(given), *texts)
+    release = Release(project.version(), commit, epoch, architecture, programs(given), *texts)
     made = packages(release, crates, given.only)
     made["licences"] = ("THIRD-PARTY.txt", release.licences.encode())
     made["parts"] = (f"nigh-{release.version}-{architecture.rust}.cdx.json", release.sbom.encode())
