@@ -46,8 +46,10 @@ def wait_for(what, check):
         time.sleep(0.2)
 
 
-def follow(run, write, runtime=RUNTIME):
-    """Follows the tutorial from step 2 on. `run` runs words beside the files that `write` writes, and gives the output."""
+def follow(run, write, runtime=RUNTIME, ends=True):
+    """Follows the tutorial from step 2 on. `run` runs words beside the files that `write` writes, and gives the output.
+
+    Without `ends` the node goes on: a container ends with its node, and so would the command that waits for that."""
 
     def say(command):
         return run(shlex.split(command.replace(RUNTIME, runtime)))
@@ -67,4 +69,5 @@ def follow(run, write, runtime=RUNTIME):
     say(DEPLOY_SEEN)
     say(COPY_MORE)
     wait_for("line of the function that the trigger runs", lambda: "new: in/a.txt" in say(LOGS))
-    say(DOWN)
+    if ends:
+        say(DOWN)
