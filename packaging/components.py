@@ -76,15 +76,36 @@ def used(meta, programs):
 
 
 def is_permitted(licence):
-    """Whether an SPDX expression can be kept with permitted licences alone."""
-    text = licence
+    """Whether an SPDX expression can be kept with permitted licences alone. `OR` binds weaker than `AND`."""
     for exception in EXCEPTIONS:
-        text = text.replace(exception, "MIT")
-    words = re.findall(r"[()]|[^\s()]+", text)
-    values = {"OR": " or ", "AND": " and ", "(": "(", ")": ")"}
-    said = "".join(values.get(word) or str(word in PERMITTED) for word in words)
-    # Nothing but these words is left.
-    return bool(words) and bool(eval(said, {"__builtins__": {}}))  # noqa: S307
+        licence = licence.replace(exception, "MIT")
+    words = re.findall(r"[()]|[^\s()]+", licence)
+
+    def choice():
+        kept = both()
+        while words[:1] == ["OR"]:
+            words.pop(0)
+            kept = both() or kept
+        return kept
+
+    def both():
+        kept = one()
+        while words[:1] == ["AND"]:
+            words.pop(0)
+            kept = one() and kept
+        return kept
+
+    def one():
+        word = words.pop(0)
+        if word != "(":
+            return word in PERMITTED
+        kept = choice()
+        return words.pop(0) == ")" and kept
+
+    try:
+        return choice() and not words
+    except IndexError:
+        return False
 
 
 def licence_texts(folder):
