@@ -10,8 +10,9 @@ import shutil
 import subprocess
 from pathlib import Path
 
-# The oldest supported release: its glibc is the one that programs are built with. And the one of images and tests.
+# The oldest supported release, whose glibc the programs are built and tested with; and the one of images and tests.
 OLDEST, CURRENT = "bullseye", "bookworm"
+OLDEST_GLIBC = (2, 31)
 # Enters the new root, so that the old one is out of reach and namespaces can be made in it.
 ENTER = """
 set -e

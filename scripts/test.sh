@@ -80,6 +80,7 @@ export PATH="$PWD/.deps/test/bin:$PATH" NIGH_TEST_PYTHON="$PWD/.deps/python/bin/
 part "rust tests" scripts/run_tests.py $NIGH_TEST_BUILT
 # shellcheck disable=SC2086
 part "examples in documentation" cargo test $NIGH_TEST_BUILT --doc
+part "aarch64" scripts/check-aarch64.sh
 # The tests explore its small worlds.
 part "consistency contract, all worlds" target/debug/nigh check
 part "consistency contract, second encoding" target/debug/nigh check --murphi

@@ -9,6 +9,7 @@ import archive
 import build
 import elf
 import project
+import roots
 
 # Where the shells look for completions, below the prefix.
 COMPLETIONS = {
@@ -35,8 +36,8 @@ class Release:
 
     @property
     def glibc(self):
-        """The oldest glibc that the programs start with, such as "2.31"."""
-        return ".".join(map(str, elf.oldest_glibc(self.programs.values())))
+        """The oldest glibc that the programs are for, such as "2.31": none is named that was not tried."""
+        return ".".join(map(str, max(elf.oldest_glibc(self.programs.values()), roots.OLDEST_GLIBC)))
 
 
 def completions(program, architecture):

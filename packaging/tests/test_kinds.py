@@ -1,6 +1,7 @@
 """What each kind of package has in it, of programs that are made up."""
 
 import csv
+import dataclasses
 import io
 import json
 import shutil
@@ -46,6 +47,11 @@ class KindsTest(unittest.TestCase):
         self.assertIn("glibc 2.31 or newer", text)
         self.assertNotIn("@", text)
         self.assertEqual(portable.build(release()), (name, data))
+
+    def test_no_glibc_is_named_that_is_older_than_the_tested_one_or_too_old_for_a_program(self):
+        for needed, named in (("GLIBC_2.17", "2.31"), ("GLIBC_2.34", "2.34")):
+            made = dataclasses.replace(release(), programs={"nigh": program([], [needed])})
+            self.assertEqual(made.glibc, named)
 
     def test_the_wheel_is_as_pep_427_wants_it(self):
         name, data = wheel.build(release())
