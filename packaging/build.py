@@ -110,7 +110,9 @@ def build(architecture, folder, in_root=True):
         with tempfile.TemporaryDirectory() as scratch:
             root = Path(scratch) / "root"
             roots.unpack(roots.kept(roots.OLDEST, PACKAGES + cross), root)
-            binds = [(source, SOURCE), (target, TARGET), (rust, RUST), (cargo, CARGO)]
+            # Not all of Cargo's home: its settings are this machine's.
+            crates = (cargo / "registry", f"{CARGO}/registry")
+            binds = [(source, SOURCE), (target, TARGET), (rust, RUST), crates]
             run(roots.command(root, words, binds, network=False), "the build failed")
     else:
         paths = (str(source), str(target), str(rust), str(cargo))

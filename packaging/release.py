@@ -12,8 +12,10 @@ the packages are the list of their parts (CycloneDX), the licences, and SHA256SU
 import argparse
 import hashlib
 import os
+import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import build
@@ -54,29 +56,31 @@ def programs(given):
     if given.programs:
         found = {name: (given.programs / name).read_bytes() for name in project.PROGRAMS.values()}
         return build.check(found, architecture)
-    if project.git("status", "--porcelain"):
-        print("release: this is the last commit; changes that are not committed are not in it")
+    if changed := project.git("status", "--porcelain", "--untracked-files=no"):
+        raise build.BuildError(f"a release is made of a commit; commit these changes first:\n{changed}")
     folder = project.ROOT / "target/release-build"
     return build.build(architecture, folder, in_root=not given.with_tools_here)
 
 
 def packages(release, crates, only):
-    """Each kind's file name and bytes, and the list of the image's parts."""
-    python = None
-    if {"debian", "image"} & set(only):
-        python = python_packages.environment(release.architecture)
+    """Each kind's file name and bytes, and lists of the parts of those that bring more than the programs."""
     made = {}
     if "portable" in only:
         made["portable"] = portable.build(release)
     if "wheel" in only:
         made["wheel"] = wheel.build(release)
+    if not {"debian", "image"} & set(only):
+        return made
+    python = python_packages.environment(release.architecture)
+    parts = [*crates, *(components.Component("pypi", *one) for one in python_packages.components(python))]
+    release = replace(release, sbom=components.sbom(parts, release.commit, release.epoch))
     if "debian" in only:
         made["debian"] = debian.build(release, python)
+        made["its parts"] = (f"{made['debian'][0]}.cdx.json", release.sbom.encode())
     if "image" in only:
-        name, data, parts = image.make(release, python)
+        name, data, system = image.make(release, python)
         made["image"] = (name, data)
-        modules = [components.Component("pypi", *one) for one in python_packages.components(python)]
-        listed = components.sbom([*crates, *modules, *parts], release.commit, release.epoch)
+        listed = components.sbom([*parts, *system], release.commit, release.epoch)
         made["image's parts"] = (name.replace(".tar", ".cdx.json"), listed.encode())
     return made
 
@@ -109,7 +113,7 @@ def main():
     began = time.monotonic()
     try:
         make(arguments())
-    except (*ERRORS, TooLarge, OSError) as error:
+    except (*ERRORS, TooLarge, OSError, subprocess.SubprocessError) as error:
         sys.exit(f"release: {error}")
     print(f"in {time.monotonic() - began:.0f} s")
 

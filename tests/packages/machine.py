@@ -63,14 +63,13 @@ class Machine:
         except OSError:
             return False
 
-    def words(self, arguments, environment=None, user=None, folder="/root"):
+    def words(self, arguments, environment=None, folder="/root"):
         """The command line that runs `arguments` in it."""
         carried = {name: value for name, value in os.environ.items() if name.startswith(NETWORK_VARIABLES)}
         values = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME": "/root", "LC_ALL": "C.UTF-8"}
         values |= carried | (environment or {})
-        become = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"] if user else []
         return ["nsenter", f"--target={self.first_inside()}", "--mount", "--pid", "--net", "--", "env", "-i",
-                f"--chdir={folder}", *(f"{name}={value}" for name, value in values.items()), *become, *arguments]
+                f"--chdir={folder}", *(f"{name}={value}" for name, value in values.items()), *arguments]
 
     def run(self, arguments, **options):
         """Runs a command and gives what it printed; another exit code than 0 is an error."""

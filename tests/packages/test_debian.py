@@ -13,6 +13,16 @@ import tutorial
 
 PACKAGES = ["adduser", "init-system-helpers", "libstdc++6", "python3", "xz-utils"]
 OLDER = "0.0.9"
+# As the unit restricts the node: a read-only system, no homes, no capability, one writable folder.
+AS_THE_UNIT = """
+mount --bind /var/lib/nigh /var/lib/nigh
+for hidden in /home /root /usr/lib/modules; do
+    [ ! -d "$hidden" ] || mount -t tmpfs -o mode=0000,ro tmpfs "$hidden"
+done
+mount -t tmpfs -o mode=1777 tmpfs /tmp
+mount -o remount,bind,ro /
+exec setpriv --reuid=nigh --regid=nigh --clear-groups --bounding-set=-all --no-new-privs /usr/bin/nigh up
+"""
 STATE, SETTINGS, OWN = "/var/lib/nigh", "/etc/nigh/nigh.toml", "[functions]\nmemory = \"1 GiB\"\n"
 
 
@@ -42,11 +52,12 @@ class DebianTest(package_test.PackageTest):
         self.at.run(["dpkg-deb", "--build", "-Zgzip", "-z1", "older", "older.deb"])
 
     def test_the_tutorial_works_as_the_packages_user_with_the_packages_python(self):
-        """What the unit starts, as its user."""
+        """What the unit starts, as its user and with its restrictions."""
         self.apt("install", "./nigh.deb")
         node = {"NIGH_STATE": STATE}
         self.at.run(["install", "-d", "-o", "nigh", "-g", "nigh", "-m", "0700", STATE])
-        self.node(self.at, ["/usr/bin/nigh", "up"], user="nigh", environment=node, folder="/")
+        restricted = ["unshare", "--mount", "--propagation", "private", "sh", "-e", "-c", AS_THE_UNIT]
+        self.node(self.at, restricted, environment=node, folder="/")
         # Root's commands find the state folder by themselves.
         minor = self.at.run(["python3", "-c", "import sys; print(sys.version_info.minor)"]).strip()
         tutorial.follow(self.at.run, lambda path, text: self.at.write(f"/root/{path}", text), f"python3.{minor}")
