@@ -60,6 +60,7 @@ class RuncContainer:
         self.folder.chmod(0o755)
         self.files = self.folder / "files"
         self.files.mkdir()
+        self.files.chmod(0o777)
         self.log = self.folder / "log"
         self.signal = image.configuration["config"]["StopSignal"]
         image.unpack(self.folder / "rootfs")
@@ -84,9 +85,9 @@ class RuncContainer:
             spec["linux"]["maskedPaths"] = spec["linux"]["readonlyPaths"] = []
         return spec
 
-    def run(self, words):
+    def run(self, words, folder=""):
         """Runs a command in it; `nigh` is the image's."""
-        return checked(["runc", "exec", "--cwd", FILES, self.name, *named(words)])
+        return checked(["runc", "exec", "--cwd", f"{FILES}/{folder}", self.name, *named(words)])
 
     def write(self, path, text):
         """Writes a file that the container sees."""
@@ -111,6 +112,7 @@ class ContainerdContainer:
         self.folder.chmod(0o755)
         self.files = self.folder / "files"
         self.files.mkdir()
+        self.files.chmod(0o777)
         self.log = self.folder / "log"
         self.socket = self.folder / "containerd.sock"
         self.name = f"nigh-test-{uuid.uuid4().hex[:12]}"
@@ -136,10 +138,11 @@ class ContainerdContainer:
         """containerd's client."""
         return ["ctr", "--address", str(self.socket), "--namespace", "nigh-test", *words]
 
-    def run(self, words):
+    def run(self, words, folder=""):
         """Runs a command in it; `nigh` is the image's."""
         number = uuid.uuid4().hex[:8]
-        return checked(self.ctr("task", "exec", "--exec-id", number, "--cwd", FILES, self.name, *named(words)))
+        place = f"{FILES}/{folder}"
+        return checked(self.ctr("task", "exec", "--exec-id", number, "--cwd", place, self.name, *named(words)))
 
     def write(self, path, text):
         """Writes a file that the container sees."""
@@ -164,8 +167,8 @@ def named(words):
 
 
 def write(path, text):
-    """Writes a file that every user can read."""
+    """Writes a file that every user can read, in a folder in which every user can write."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    os.chmod(path.parent, 0o755)
+    os.chmod(path.parent, 0o777)
     path.write_text(text)
     path.chmod(0o644)

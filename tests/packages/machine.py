@@ -79,6 +79,14 @@ class Machine:
             raise AssertionError(f"{' '.join(map(str, arguments))} ended with {ran.returncode}\n{ran.stdout}\n{ran.stderr}")
         return ran.stdout
 
+    def run_below(self, arguments, folder, **options):
+        """Runs a command in a folder below the home."""
+        return self.run(arguments, folder=f"/root/{folder}", **options)
+
+    def write_below(self, path, text):
+        """Writes a file below the home."""
+        self.write(f"/root/{path}", text)
+
     def start(self, arguments, log, **options):
         """Starts a command that goes on; what it prints is in the host's file `log`."""
         with open(log, "w", encoding="utf-8") as out:

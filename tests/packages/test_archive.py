@@ -72,7 +72,7 @@ class ArchiveTest(package_test.PackageTest):
             at.run(command.split(), folder=FOLDER)
         at.enter(network=False)
         self.node(at, ["nigh", "up"])
-        tutorial.follow(at.run, lambda path, text: at.write(f"/root/{path}", text))
+        tutorial.follow(at.run_below, at.write_below)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use nigh_terms::{ByteSize, library_file};
+use nigh_terms::ByteSize;
 
 /// The facts of this machine.
 #[derive(Clone, Debug)]
@@ -13,7 +13,7 @@ pub struct Machine {
     pub memory: ByteSize,
     /// The number of processors that this process may use.
     pub cpus: usize,
-    /// The Python interpreter of this installation, else the first in `PATH`; `python3` if there is none.
+    /// The Python interpreter found first in `PATH`; `python3` if there is none.
     pub python: PathBuf,
 }
 
@@ -37,9 +37,7 @@ impl Machine {
             hostname: rustix::system::uname().nodename().to_string_lossy().into_owned(),
             memory,
             cpus: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
-            python: installed_python(std::env::current_exe().ok().as_deref())
-                .or_else(|| find_in_path("python3"))
-                .unwrap_or_else(|| PathBuf::from("python3")),
+            python: find_in_path("python3").unwrap_or_else(|| PathBuf::from("python3")),
         }
     }
 }
@@ -47,14 +45,6 @@ impl Machine {
 fn memory_total(meminfo: &str) -> Option<ByteSize> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     line.trim().strip_suffix("kB")?.trim().parse().ok().map(ByteSize::kib)
-}
-
-/// The interpreter that is installed with `program`: in the library folder of a Debian package or image, or beside
-/// `program` in the virtual environment of a Python package. Both have awslambdaric.
-fn installed_python(program: Option<&Path>) -> Option<PathBuf> {
-    let program = program?;
-    let own = library_file(program, "python/bin/python3");
-    own.into_iter().chain([program.with_file_name("python3")]).find(|file| is_program(file))
 }
 
 fn find_in_path(program: &str) -> Option<PathBuf> {
@@ -75,22 +65,6 @@ mod tests {
         let meminfo = "MemTotal:        8141236 kB\nMemFree:  1 kB\n";
         assert_eq!(memory_total(meminfo), Some(ByteSize::kib(8_141_236)));
         assert_eq!(memory_total("nothing"), None);
-    }
-
-    #[test]
-    fn the_python_of_an_installation_is_its_librarys_else_the_one_beside_the_program() {
-        let prefix = tempfile::tempdir().unwrap();
-        let program = prefix.path().join("bin/nigh");
-        let found =
-            || installed_python(Some(&program)).map(|path| path.strip_prefix(prefix.path()).unwrap().to_owned());
-        assert_eq!(found(), None);
-        for python in ["bin/python3", "lib/nigh/python/bin/python3"] {
-            let path = prefix.path().join(python);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::os::unix::fs::symlink("/bin/sh", path).unwrap();
-            assert_eq!(found(), Some(python.into()));
-        }
-        assert_eq!(installed_python(None), None);
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! Where an installed `nigh` has the files that belong to it.
+//! Where an installed `nigh` has the programs that belong to it.
 //!
 //! Paths only: the caller looks which of them exists. All packages use one layout below a prefix (Filesystem Hierarchy
-//! Standard, 4.7): `bin/nigh`, and `lib/nigh/` for the programs that it starts and, in some packages, for a Python.
+//! Standard, 4.7): `bin/nigh`, and `lib/nigh/` for the programs that it starts.
 
 use std::iter;
 use std::path::{Path, PathBuf};
@@ -9,17 +9,13 @@ use std::path::{Path, PathBuf};
 /// The folder below the prefix.
 const LIBRARY: &str = "lib/nigh";
 
-/// Where `file` of the library folder lies if `program` is in the installation's `bin`.
-#[must_use]
-pub fn library_file(program: &Path, file: &str) -> Option<PathBuf> {
-    Some(program.parent()?.parent()?.join(LIBRARY).join(file))
-}
-
 /// Where the program `name` may lie that belongs to `program`, the likeliest place first: beside it, in the library
-/// folder, or in the parent folder (where Cargo puts the programs that its tests start).
+/// folder of its prefix, or in the parent folder (where Cargo puts the programs that its tests start).
 pub fn companion_programs(program: &Path, name: &str) -> impl Iterator<Item = PathBuf> {
-    let parent = program.parent().and_then(Path::parent).map(|folder| folder.join(name));
-    iter::once(program.with_file_name(name)).chain(library_file(program, name)).chain(parent)
+    let above = program.parent().and_then(Path::parent);
+    let library = above.map(|prefix| prefix.join(LIBRARY).join(name));
+    let parent = above.map(|folder| folder.join(name));
+    iter::once(program.with_file_name(name)).chain(library).chain(parent)
 }
 
 #[cfg(test)]
@@ -34,12 +30,5 @@ mod tests {
             ["/usr/bin/nigh-sandbox", "/usr/lib/nigh/nigh-sandbox", "/usr/nigh-sandbox"].map(PathBuf::from)
         );
         assert_eq!(companion_programs(Path::new("nigh"), "x").collect::<Vec<_>>(), [PathBuf::from("x")]);
-    }
-
-    #[test]
-    fn the_library_is_below_the_prefix_of_the_program() {
-        let library = |program: &str| library_file(Path::new(program), "python");
-        assert_eq!(library("/opt/nigh/bin/nigh"), Some("/opt/nigh/lib/nigh/python".into()));
-        assert_eq!(library("nigh"), None);
     }
 }

@@ -19,7 +19,7 @@ pub use cache_ways::{CacheDomain, ClosId, WayMask, Ways};
 pub use clock::{Clock, ManualClock, Monotonic, SystemClock, Timestamp};
 pub use hex::{Hex, hex};
 pub use id::{Epoch, Incarnation, InvocationId, NodeId, NodeNumber, SandboxId, Sequence, ShardId};
-pub use installation::{companion_programs, library_file};
+pub use installation::companion_programs;
 pub use invariant::broken_invariant;
 pub use name::{BucketName, FunctionName, NameError, Namespace, ObjectKey};
 pub use principal::{ACCOUNT, Admission, Principal};
