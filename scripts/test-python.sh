@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The Python side's own tests: the instrument, the runtimes of Node.js and of OpenWhisk's actions, Swift's middleware on a real Swift, and the sample functions against a real
-# S3 door.
+# The Python side's own tests: the instrument, the runtimes of Node.js and of OpenWhisk's actions, what makes packages,
+# Swift's middleware on a real Swift, and the sample functions against a real S3 door.
 #
 # Swift's middleware is tested with the Python that Debian's Swift belongs to.
 # The functions' tests need a door: a Nigh with a folder of its own is started for them, and stopped.
@@ -11,6 +11,8 @@ python=.deps/python/bin/python
 "$python" -m unittest discover -s runtimes/python
 "$python" -m unittest discover -s runtimes/openwhisk
 "$python" -m unittest discover -s runtimes/node
+"$python" -m unittest discover -s packaging/tests -t packaging
+"$python" -m unittest discover -s tests/packages -p tutorial_test.py
 PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=integrations/swift/src:integrations/swift/tests \
     /usr/bin/python3 -m unittest discover -s integrations/swift/tests
 

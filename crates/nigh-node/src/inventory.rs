@@ -184,7 +184,7 @@ fn disk(state: &Path) -> Result<DiskFound, String> {
 fn missing_programs(settings: &Settings) -> Vec<&'static str> {
     let features = match &settings.memory.features_program {
         Some(program) => program.is_file().then(|| program.clone()),
-        None => ParserProgram::beside_this_one(),
+        None => ParserProgram::installed(),
     };
     let needs_features = settings.memory.features == Switch::On;
     let mut missing = Vec::new();
