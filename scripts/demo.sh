@@ -13,10 +13,12 @@ install_all() {
 }
 
 echo "demo: builds Nigh (some minutes the first time) and installs Python's packages, inputs and Swift beside it"
+# In a process group of its own, so that Ctrl-C ends all of it.
+set -m
 install_all >"$log" 2>&1 &
 installing=$!
-# Ctrl-C must end the installation, too.
-trap 'kill "$installing" 2>/dev/null || true; rm -f "$log"' EXIT
+set +m
+trap 'kill -- -"$installing" 2>/dev/null || true; rm -f "$log"' EXIT
 cargo build --release --workspace --bins --no-default-features
 if ! wait "$installing"; then
     cat "$log" >&2
