@@ -2,7 +2,7 @@
 
 Blocks fenced as `console` are run: lines behind `$ ` are commands (`> ` continues one), the others what they print. In an
 expected line `…` stands for anything, and a line `…` for any lines; runs of blanks count as one, and the usual ports as any.
-A command without expected lines may print anything. It must succeed.
+A command without expected lines may print anything. It must succeed. In a command `019a…` is the id that was printed last.
 
 A comment right before a block, or alone, says more:
 
@@ -27,6 +27,8 @@ WORDS = {"node", "setup", "file", "background", "eventually", "exit", "needs"}
 # What a block without a fence looks like that should have one.
 BARE = re.compile(r"^ {4,}(\$ )?(nigh|aws|make|eval|curl) ")
 ANY = "…"
+SOME_ID = "019a…"
+ID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 PORTS = re.compile(r"127\\\.0\\\.0\\\.1:(9400|9401)\b")
 
 
@@ -166,6 +168,16 @@ def blanks(line):
     return " ".join(line.split())
 
 
+def with_last_id(command, printed):
+    """The command with the id that was printed last."""
+    if SOME_ID not in command:
+        return command
+    found = ID.findall(printed)
+    if not found:
+        raise PageError(f"no id was printed before: {command}")
+    return command.replace(SOME_ID, found[-1])
+
+
 def matches(expected, printed):
     """Whether what a command printed is as expected."""
     if not expected:
@@ -175,6 +187,7 @@ def matches(expected, printed):
         if line == ANY:
             pattern += r"(?:[^\n]*\n)*?"
         else:
-            pattern += PORTS.sub(r"127\\.0\\.0\\.1:\\d+", re.escape(line)).replace(re.escape(ANY), r"[^\n]*?") + r"\n"
+            line = re.escape(line).replace(re.escape(SOME_ID), ID.pattern)
+            pattern += PORTS.sub(r"127\\.0\\.0\\.1:\\d+", line).replace(re.escape(ANY), r"[^\n]*?") + r"\n"
     lines = without_blank_ends([blanks(line) for line in printed.split("\n")])
     return re.fullmatch(pattern, "".join(f"{line}\n" for line in lines)) is not None

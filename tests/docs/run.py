@@ -61,6 +61,8 @@ class Follower:
         self.shell = Shell(self.work, variables)
         self.background = []
         self.run, self.left_out = 0, []
+        # All that the page's commands have printed.
+        self.printed = ""
 
     def follow(self, step):
         """Does what the step says."""
@@ -110,11 +112,12 @@ class Follower:
         deadline = time.monotonic() + EVENTUALLY_S
         while True:
             try:
-                printed, code = self.shell.run(command.text, COMMAND_S)
+                printed, code = self.shell.run(page.with_last_id(command.text, self.printed), COMMAND_S)
             except ShellError as error:
                 raise Difference(command, str(error), "") from error
             is_right = code == step.exit_code and page.matches(command.expected, printed)
             if is_right:
+                self.printed += printed
                 return
             if not step.eventually or time.monotonic() > deadline:
                 why = f"exit code {code}, not {step.exit_code}" if code != step.exit_code else "it prints something else"

@@ -81,6 +81,7 @@ class Pages(unittest.TestCase):
             (("NAME   SIZE", "a  1 B"), "NAME  SIZE\na      1 B\n"),
             (("s3 http://127.0.0.1:9400",), "s3   http://127.0.0.1:38211\n"),
             (("a", "", "b"), "a\n\nb\n"),
+            (("id: 019a…",), "id: 01a2b3c4-0000-7000-8000-0123456789ab\n"),
         ]:
             with self.subTest(expected):
                 self.assertTrue(page.matches(expected, printed))
@@ -94,6 +95,14 @@ class Pages(unittest.TestCase):
         ]:
             with self.subTest(expected):
                 self.assertFalse(page.matches(expected, printed))
+
+
+    def test_a_command_gets_the_id_that_was_printed_last(self):
+        ids = [f"01a2b3c4-0000-7000-8000-{number:012x}" for number in (1, 2)]
+        self.assertEqual(page.with_last_id("nigh explain 019a…", " then ".join(ids)), f"nigh explain {ids[1]}")
+        self.assertEqual(page.with_last_id("nigh status", ""), "nigh status")
+        with self.assertRaisesRegex(page.PageError, "no id"):
+            page.with_last_id("nigh explain 019a…", "nothing")
 
 
 class Following(unittest.TestCase):
