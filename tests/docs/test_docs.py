@@ -76,7 +76,7 @@ class Pages(unittest.TestCase):
         for expected, printed in [
             ((), "anything\n"),
             (("made hello/",), "made hello/\n\n"),
-            (("id 019a…", "…", "end"), "id 019a-b\nx\ny\nend\n"),
+            (("id ab…", "…", "end"), "id ab-c\nx\ny\nend\n"),
             (("…", "end"), "end\n"),
             (("NAME   SIZE", "a  1 B"), "NAME  SIZE\na      1 B\n"),
             (("s3 http://127.0.0.1:9400",), "s3   http://127.0.0.1:38211\n"),
