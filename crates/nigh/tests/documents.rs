@@ -88,7 +88,7 @@ fn every_link_of_a_document_leads_to_a_file_and_a_heading_that_are_there() {
 fn named(text: &str) -> Vec<String> {
     let is_path = |c: char| c.is_ascii_alphanumeric() || "/-_.".contains(c);
     let begins = text.match_indices("docs/").filter(|(at, _)| !text[..*at].ends_with(is_path));
-    let path = |at: usize| text[at..].split(|c| !is_path(c)).next().unwrap_or_default().trim_end_matches('.');
+    let path = |at: usize| text[at..].split(|c: char| !is_path(c)).next().unwrap_or_default().trim_end_matches('.');
     begins.map(|(at, _)| path(at).to_owned()).filter(|path| path.ends_with(".md")).collect()
 }
 
