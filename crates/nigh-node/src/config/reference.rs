@@ -120,7 +120,11 @@ impl Sources {
     /// The meaning of a setting.
     fn meaning(&self, field: &Field) -> String {
         let values = self.enums.get(&field.kind).into_iter().flatten();
-        let values: Vec<String> = values.map(|(value, about)| format!(" `{value}`: {about}")).collect();
+        let value = |(value, about): &(String, String)| match field.kind.as_str() {
+            "Switch" => format!(" `{value}`"),
+            _ => format!(" `{value}`: {about}"),
+        };
+        let values: Vec<String> = values.map(value).collect();
         format!("{}{}", field.about, values.concat()).replace('|', "\\|")
     }
 
