@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
 # Runs all tests, prints minutes a part, and fails if a test failed, or skipped without a reason that holds here.
 #
-# A test that cannot run here prints a line `SKIPPED: <test>: <reason>` and passes; judge_tests.py judges these lines.
+# may_skip.py writes which tests may skip on this machine; where any other would, it fails (tests/skipped.rs, skipped.py).
+# judge_tests.py then judges the log.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
 log=$(mktemp)
 install_log=$(mktemp)
 spent=$(mktemp)
-trap 'rm -f "$log" "$install_log" "$spent"' EXIT
+may_skip=$(mktemp)
+trap 'rm -f "$log" "$install_log" "$spent" "$may_skip"' EXIT
 failed=()
 times=()
 
@@ -53,6 +55,11 @@ install_tools() {
     scripts/install-sdks.sh || echo "not installed: all of the larger SDKs"
 }
 
+# The programs that judge the tests, and the function by which Python tests skip.
+test_judge() {
+    python3 -m unittest discover -s scripts && python3 -m unittest discover -s tests
+}
+
 # A backtrace of each of the failures that tests provoke hides the few lines that say what went wrong.
 export RUST_BACKTRACE=0
 # Clippy's compiler stands in for rustc: the crates are compiled once for lints and tests together.
@@ -65,7 +72,7 @@ export NIGH_TEST_BUILT="--workspace --features nigh/cloud-stores"
 install_tools >"$install_log" 2>&1 &
 installing=$!
 part "format" cargo fmt --check
-part "judge of the tests" scripts/judge_tests.py --self-test
+part "judge of the tests" test_judge
 # shellcheck disable=SC2086
 part "lints and build" cargo build $NIGH_TEST_BUILT --bins --tests
 tools="Python, inputs, servers, kernels (after the build)"
@@ -76,6 +83,10 @@ installed=$?
 tee -a "$log" <"$install_log"
 end_part "$tools" "$installed"
 export PATH="$PWD/.deps/test/bin:$PATH" NIGH_TEST_PYTHON="$PWD/.deps/python/bin/python3"
+# Looked at when all is installed that will be. Tests read it as other users, too.
+part "tests that may skip here" scripts/may_skip.py "$may_skip"
+chmod a+r "$may_skip"
+export NIGH_MAY_SKIP="$may_skip"
 # shellcheck disable=SC2086
 part "rust tests" scripts/run_tests.py $NIGH_TEST_BUILT
 # shellcheck disable=SC2086
@@ -96,4 +107,4 @@ awk '
 ' "$log" "$log"
 grep -E '^test .* \.\.\. FAILED$|^(FAIL|ERROR): ' "$log"
 for reason in "${failed[@]}"; do echo "FAILED: $reason"; done
-scripts/judge_tests.py "$log" && [ "${#failed[@]}" -eq 0 ]
+scripts/judge_tests.py "$log" "$may_skip" && [ "${#failed[@]}" -eq 0 ]

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import sys
 import unittest
 import uuid
 from pathlib import Path
@@ -13,12 +14,8 @@ FUNCTIONS = Path(__file__).resolve().parent.parent
 INPUTS = FUNCTIONS.parent / ".deps" / "inputs"
 ENDPOINT = os.environ.get("NIGH_TEST_S3_ENDPOINT")
 
-
-def skip_unless(condition, name, reason):
-    """Decorates a test or a class of tests. Unless `condition`, none runs, and a line that `make test` counts says so."""
-    if not condition:
-        print(f"\nSKIPPED: functions.{name}: {reason}", flush=True)
-    return unittest.skipUnless(condition, reason)
+sys.path.append(str(FUNCTIONS.parent / "tests"))
+from skipped import skip_class, skip_unless  # noqa: E402, F401
 
 
 NO_ENDPOINT = "NIGH_TEST_S3_ENDPOINT names no S3 to test against"

@@ -6,7 +6,7 @@ from io import BytesIO
 import numpy as np
 from PIL import Image, ImageChops, ImageStat
 
-from .support import HandlerTest
+from .support import HandlerTest, skip_class
 from .test_images import encoded, opened, roughness
 
 
@@ -18,10 +18,7 @@ class Wand:
         try:
             import wand.image  # noqa: F401
         except ImportError:
-            reason = "ImageMagick's library is missing: run scripts/install-imagemagick.sh"
-            # On a line of its own: unittest leaves its dots without one.
-            print(f"\nSKIPPED: functions.{cls.__name__}: {reason}", flush=True)
-            raise unittest.SkipTest(reason) from None
+            skip_class(cls.__name__, "ImageMagick's library is missing: run scripts/install-imagemagick.sh")
         super().setUpClass()
 
     def test_what_is_no_image_is_an_error_and_leaves_no_output(self):

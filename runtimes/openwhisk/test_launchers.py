@@ -11,6 +11,9 @@ import threading
 import unittest
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.append(os.path.join(_HERE, "../../tests"))
+from skipped import skip
+
 _ID = "01900000-0000-7000-8000-00000000000a"
 
 
@@ -55,11 +58,6 @@ class _Requests(http.server.BaseHTTPRequestHandler):
 
 
 class _Case(unittest.TestCase):
-    def skip(self, reason):
-        # On a line of its own, which `make test` counts: the line before may be unittest's dots.
-        print(f"\nSKIPPED: {self._testMethodName}: {reason}", flush=True)
-        self.skipTest(reason)
-
     def run_action(self, command, files, inputs):
         """The answers to `inputs`, and what was printed."""
         folder = tempfile.mkdtemp()
@@ -86,7 +84,7 @@ class Python(_Case):
         try:
             __import__("awslambdaric")
         except ImportError:
-            self.skip("awslambdaric is not installed")
+            skip(self, "awslambdaric is not installed")
 
     def call(self, files, inputs, main="main"):
         return self.run_action([sys.executable, "-m", "awslambdaric", f"nigh_action.{main}"], files, inputs)
@@ -118,7 +116,7 @@ class Python(_Case):
 class JavaScript(_Case):
     def setUp(self):
         if shutil.which("node") is None:
-            self.skip("there is no node")
+            skip(self, "there is no node")
 
     def call(self, files, inputs, main="main"):
         return self.run_action(["node", os.path.join(_HERE, "launcher.js"), main], files, inputs)

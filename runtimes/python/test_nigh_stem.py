@@ -10,7 +10,9 @@ import weakref
 from pathlib import Path
 
 import nigh_stem
-from tests.skipped import skip_class_if
+
+sys.path.append(str(Path(__file__).parents[2] / "tests"))
+from skipped import skip_unless
 
 try:
     import awslambdaric  # noqa: F401
@@ -21,7 +23,7 @@ COMMAND = [sys.executable, "-m", "awslambdaric", "app.handler"]
 GIVEN = {"LANG": "en_US.UTF-8", "PATH": "/usr/bin", "LD_LIBRARY_PATH": "TASK", "PYTHONPATH": "TASK"}
 
 
-@skip_class_if(awslambdaric is None, "test_nigh_stem", "this Python has no awslambdaric")
+@skip_unless(awslambdaric, "test_nigh_stem", "this Python has no awslambdaric")
 class WhyFresh(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -120,7 +122,7 @@ class WhyFresh(unittest.TestCase):
         self.assertIsNotNone(self.stem.why_fresh(["/bin/sh", "-c", "true"], self.environment()))
 
 
-@skip_class_if(awslambdaric is None, "test_nigh_stem", "this Python has no awslambdaric")
+@skip_unless(awslambdaric, "test_nigh_stem", "this Python has no awslambdaric")
 class PreparedBotocore(unittest.TestCase):
     def setUp(self):
         from botocore import handlers, loaders, session

@@ -21,6 +21,9 @@ from botocore.awsrequest import AWSRequest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from skipped import say
+
 RUNTIME = os.environ.get("NIGH_SDK_RUNTIME", "python3.11")
 REGION = os.environ["AWS_DEFAULT_REGION"]
 DOOR = urlsplit(os.environ["AWS_ENDPOINT_URL_LAMBDA"]).netloc
@@ -184,7 +187,7 @@ def cloud_events():
 
 def http_servers():
     if not os.path.exists("/usr/bin/python3"):
-        print("SKIPPED: boto3_drives_urls_layers_cloud_events_and_http_servers: there is no /usr/bin/python3 to run one")
+        say("boto3_drives_urls_layers_cloud_events_and_http_servers", "there is no /usr/bin/python3 to run one")
         return
     create("server", Runtime="provided.http", Handler="bootstrap", Code={"ZipFile": archive({"bootstrap": SERVER})})
     answer = door.invoke(FunctionName="server", Payload=b'{"n": 1}')

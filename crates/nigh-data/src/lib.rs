@@ -20,6 +20,9 @@ pub mod range;
 mod request;
 pub mod segment;
 pub mod segment_cost;
+#[cfg(test)]
+#[path = "../../../tests/skipped.rs"]
+mod skipped;
 pub mod slab;
 
 pub use attributes::{Attributes, ETag, ObjectMeta, Tags};

@@ -13,11 +13,13 @@ use bytes::Bytes;
 use nigh_data::ObjectError;
 use nigh_engine::{NodeRole, PresentMember};
 use nigh_invoke::invocation::{EventAttempt, InvocationResult, Invoke, InvokeError, InvokeRequest, UpcomingInvocation};
+use nigh_invoke::schedule_runner::LeadsNamespaces;
 use nigh_objects::cluster::Frontiers;
 use nigh_terms::{FunctionName, Incarnation, InvocationId, Namespace, NodeId, Principal, Token};
 
 use crate::dispatcher_state::{DispatchAuthority, DispatchSettings, DispatcherParts, DispatcherState, Outcome};
 use crate::kept_runs::{Arrival, until_answered};
+use crate::owners::Owner;
 use crate::wire::{EndedHead, InvokeHead, ReportHead, RunAnswer, RunId};
 
 /// How often the dispatcher looks for invocations whose time is over.
@@ -178,5 +180,13 @@ impl Invoke for Dispatcher {
 impl Frontiers for Dispatcher {
     async fn hand_over(&self, namespace: &Namespace, token: &Token) -> Result<(), ObjectError> {
         self.0.hand_over(namespace, token).await
+    }
+}
+
+#[async_trait]
+impl LeadsNamespaces for Dispatcher {
+    /// A namespace without an owner gets one: this process, if it may be the owner.
+    async fn leads(&self, namespace: &Namespace) -> bool {
+        self.owns() && matches!(self.owner_of(namespace).await, Ok(Owner::Me(_)))
     }
 }

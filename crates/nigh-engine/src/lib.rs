@@ -20,6 +20,9 @@ mod record_log;
 mod registry;
 mod registry_copy;
 mod requests;
+#[cfg(test)]
+#[path = "../../../tests/skipped.rs"]
+mod skipped;
 mod state_file;
 mod state_tables;
 mod sync;

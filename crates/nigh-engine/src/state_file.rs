@@ -215,6 +215,7 @@ mod tests {
     use std::process::{Child, Command, Stdio};
 
     use super::*;
+    use crate::skipped::skip;
     use crate::{LocalRegistry, Registry as _};
 
     fn opened(state: &StateFile) -> Arc<Database> {
@@ -315,7 +316,7 @@ mod tests {
     async fn a_file_whose_disk_was_full_takes_writes_again_when_there_is_room() {
         let test = "a_file_whose_disk_was_full_takes_writes_again_when_there_is_room";
         let Some((folder, mut keeper)) = small_disk() else {
-            return println!("SKIPPED: {test}: no file system can be mounted by this user");
+            return skip(test, "no file system can be mounted by this user");
         };
         let state = StateFile::open(&folder.join("state.redb")).unwrap();
         let (registry, same) = (LocalRegistry::new(state.clone()), LocalRegistry::new(state.clone()));

@@ -6,9 +6,11 @@
 
 mod attached;
 mod changes;
+mod checks;
 mod document;
 mod following;
 mod limits;
+mod orphans;
 mod retired;
 mod settings;
 mod shared_code;
@@ -36,6 +38,7 @@ use crate::code_archive::Archive;
 use crate::code_store::{CodeStore, CodeStoreError, CodeVersion};
 use crate::function::Function;
 use crate::layer_store::LayerStore;
+use crate::schedule_store::ScheduleStore;
 
 const TABLE: &str = "functions";
 /// The folder of layers, below that of functions.
@@ -71,6 +74,7 @@ struct FunctionStoreState {
     /// The function of a URL's id.
     urls: RwLock<HashMap<String, (Namespace, FunctionName)>>,
     layers: LayerStore,
+    schedules: ScheduleStore,
     changing: Mutex<HashSet<(Namespace, FunctionName)>>,
     /// Locked while a reserve is compared with the others'.
     reserving: tokio::sync::Mutex<()>,
@@ -101,6 +105,7 @@ impl FunctionStore {
         clock: Arc<dyn Clock>,
         limits: FunctionLimits,
     ) -> Result<Self, FunctionStoreError> {
+        let schedules = ScheduleStore::open(Arc::clone(&registry), Arc::clone(&clock)).await?;
         let mut index = Index::new();
         for (key, stored) in registry.list(TABLE, "").await? {
             let deployed = decode(&key, &stored.value, stored.revision)?;
@@ -130,6 +135,7 @@ impl FunctionStore {
             limits,
             urls: RwLock::new(urls(&index)),
             layers,
+            schedules,
             index: RwLock::new(index),
             changing: Mutex::default(),
             reserving: tokio::sync::Mutex::default(),
@@ -147,6 +153,7 @@ impl FunctionStore {
     /// If the watch cannot begin.
     pub async fn follow(&self) -> Result<(), FunctionStoreError> {
         self.0.shares_code.store(true, Ordering::Relaxed);
+        self.0.schedules.follow().await?;
         let changes = self.0.registry.watch(TABLE).await?;
         tokio::spawn(following::follow(Arc::downgrade(&self.0), changes));
         Ok(())
@@ -194,6 +201,12 @@ impl FunctionStore {
     #[must_use]
     pub fn layers(&self) -> &LayerStore {
         &self.0.layers
+    }
+
+    /// The schedules that run functions.
+    #[must_use]
+    pub fn schedules(&self) -> &ScheduleStore {
+        &self.0.schedules
     }
 
     /// The archive of `function`, as it was uploaded.
@@ -246,23 +259,6 @@ impl FunctionStore {
         let (store, archive) = (Arc::clone(&self.0), archive.into());
         let (namespace, name) = (namespace.clone(), name.clone());
         to_the_end(async move { store.update_code(&namespace, &name, archive, revision).await }).await
-    }
-
-    /// Checks what `update_code` would check, and changes nothing.
-    ///
-    /// # Errors
-    /// As `update_code`.
-    pub async fn check_code(
-        &self,
-        namespace: &Namespace,
-        name: &FunctionName,
-        archive: impl Into<Archive> + Send,
-        revision: Option<&str>,
-    ) -> Result<Arc<DeployedFunction>, FunctionStoreError> {
-        let current = self.0.current(namespace, name, revision)?;
-        let (code, archive) = (self.0.code.clone(), archive.into());
-        blocking(move || code.check(&archive)).await?;
-        Ok(current)
     }
 
     /// Changes a function's settings.
@@ -357,7 +353,7 @@ impl FunctionStore {
         reserved.collect()
     }
 
-    /// Removes a function. Invocations that run go on to their end.
+    /// Removes a function and its schedules. Invocations that run go on to their end.
     ///
     /// # Errors
     /// If it is not there, or the registry refuses.

@@ -1,5 +1,5 @@
-//! Functions as they are deployed. `function_store`, `code_store` and `layer_store` keep them; the other modules describe them
-//! and do no I/O, but for `code_archive`.
+//! Functions as they are deployed. `function_store`, `code_store`, `layer_store` and `schedule_store` keep them; the other
+//! modules describe them and do no I/O, but for `code_archive`.
 
 /// What makes a function an OpenWhisk action.
 pub mod action;
@@ -25,5 +25,9 @@ pub mod function_url;
 pub mod layer_store;
 /// The runtimes of this node.
 pub mod runtime_catalog;
+/// When functions run by themselves.
+pub mod schedule;
+/// The schedules: documents in the registry.
+pub mod schedule_store;
 #[cfg(any(test, feature = "test-support"))]
 pub mod test_support;

@@ -8,9 +8,11 @@
 mod attempts;
 mod dead;
 mod destinations;
+mod proposals;
 mod record;
 mod row;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,6 +33,7 @@ use tokio_util::task::TaskTracker;
 
 pub use self::dead::{EventListing, ListedEvent, RetryError, ShownEvent};
 pub use self::destinations::RecordBuckets;
+pub use self::proposals::{ProposedEvent, ScheduledRun};
 use self::record::Response;
 use self::row::{Body, EventRowError, Head, Stage, place};
 use crate::invocation::request::check_payload;
@@ -88,6 +91,8 @@ pub struct NewEvent {
 struct EventInvokerState {
     parts: EventParts,
     queue: Mutex<EventQueue>,
+    /// Scheduled runs that are on the disk, and of which it is not decided whether they run.
+    proposed: Mutex<HashMap<InvocationId, (EventFacts, ScheduledRun)>>,
     /// Notified when something has changed and the queue must be asked.
     changed: Notify,
     closed: CancellationToken,
@@ -122,13 +127,17 @@ impl EventInvoker {
     pub async fn open(parts: EventParts, limits: QueueLimits) -> Result<Self, EventError> {
         let mut queue = EventQueue::new(limits);
         let now = ClockReading { monotonic: parts.clock.monotonic(), wall: parts.clock.wall() };
-        let mut beyond = Vec::new();
+        let (mut beyond, mut proposed) = (Vec::new(), HashMap::new());
         for (id, head) in parts.outbox.heads().await? {
             let id = InvocationId::of_bytes(id);
             let head = Head::decode(id, &head)?;
             let (facts, attempts) = (head.facts(), head.attempts);
             match head.stage {
                 Stage::ToRun => queue.restore(id, facts, attempts, now),
+                Stage::Proposed(run) => {
+                    queue.restore_proposed(id, facts.clone(), now);
+                    proposed.insert(id, (facts, run));
+                }
                 Stage::ToDeliver { to } => queue.restore_delivery(id, facts, to, now),
                 Stage::Dead { reason, died, undelivered } => {
                     let remains = undelivered.map_or(RemainingWork::Event, RemainingWork::Record);
@@ -148,6 +157,7 @@ impl EventInvoker {
         let inner = Arc::new(EventInvokerState {
             parts,
             queue: Mutex::new(queue),
+            proposed: Mutex::new(proposed),
             changed: Notify::new(),
             closed: CancellationToken::new(),
             tasks: TaskTracker::new(),

@@ -24,3 +24,5 @@ pub mod invoker_settings;
 pub mod node_memory;
 /// The sandboxes of a node: who gets one, how one is made, kept warm and ended.
 mod sandboxes;
+/// Begins the runs of schedules.
+pub mod schedule_runner;

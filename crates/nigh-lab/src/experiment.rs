@@ -21,6 +21,7 @@ mod prewarm;
 mod scheduling;
 mod shrink_impact;
 mod single;
+mod slow_clients;
 mod storm;
 mod workflows;
 
@@ -57,6 +58,8 @@ enum ExperimentCommand {
     Escape(escape::EscapeArgs),
     /// A tenant whose functions lie about what they need: what another tenant notices of it; it shall be nothing
     Lies(lies::LiesArgs),
+    /// Many slow clients at a node's doors: what honest clients notice of them; it shall be nothing
+    SlowClients(slow_clients::SlowClientsArgs),
     /// A cluster for each seed, in virtual time, under many faults at once: no promise of the contract may break
     Storm(storm::StormArgs),
     /// Which copies the cache evicts: policies on a day of recorded invocations (OFC section 6.3)
@@ -115,6 +118,7 @@ impl ExperimentArgs {
             ExperimentCommand::Outside(outside) => outside.run(machine, json).await,
             ExperimentCommand::Escape(escape) => escape.run(machine, json).await,
             ExperimentCommand::Lies(lies) => lies.run(machine, json).await,
+            ExperimentCommand::SlowClients(slow) => Box::pin(slow.run(machine, json)).await,
             ExperimentCommand::Storm(storm) => storm.run(machine, json),
             ExperimentCommand::Eviction(eviction) => eviction.run(machine, json),
             ExperimentCommand::Scheduling(scheduling) => scheduling.run(machine, json),

@@ -24,6 +24,9 @@ mod only_demo;
 mod profile;
 #[cfg(feature = "all")]
 mod selftest;
+#[cfg(test)]
+#[path = "../../../tests/skipped.rs"]
+mod skipped;
 #[cfg(feature = "all")]
 mod traces;
 

@@ -5,6 +5,8 @@
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking and may talk")]
 
 mod on_swift;
+#[path = "../../../tests/skipped.rs"]
+mod skipped;
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,7 +1,9 @@
 //! Real kernels, booted: what of the guests can be shown without any program of ours.
 
 #![expect(clippy::unwrap_used, reason = "a test ends by panicking")]
-#![expect(clippy::print_stdout, reason = "a skipped test says so")]
+
+#[path = "../../../tests/skipped.rs"]
+mod skipped;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -9,6 +11,8 @@ use std::time::Duration;
 
 use nigh_lab::instrument::vm::{Guest, GuestEnd, PinnedKernel, VmError, installed_below, pinned, report_rdt};
 use nigh_llc::resctrl::emulator::{Dialect, GuestMachine};
+
+use self::skipped::skip;
 
 /// Six times what the longest takes on a machine without other work.
 const BOOT_WITHIN: Duration = Duration::from_secs(900);
@@ -23,7 +27,7 @@ fn booted(test: &str, name: &str, machine: GuestMachine, command: &str) -> Optio
     });
     match ended {
         Err(error @ VmError::Missing { .. }) => {
-            println!("SKIPPED: {test}: {error}");
+            skip(test, error);
             None
         }
         ended => Some(ended.unwrap()),
@@ -55,12 +59,12 @@ fn a_guest_that_does_not_end_is_ended_with_its_last_words() {
     let test = "a_guest_that_does_not_end_is_ended_with_its_last_words";
     let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let vmlinux = match installed_below(&project).vmlinux(pinned().next().unwrap()) {
-        Err(error @ VmError::Missing { .. }) => return println!("SKIPPED: {test}: {error}"),
+        Err(error @ VmError::Missing { .. }) => return skip(test, error),
         vmlinux => vmlinux.unwrap(),
     };
     let ended = Guest::new("sleep 1000").and_then(|guest| guest.run(&vmlinux, Duration::from_secs(2)));
     match ended {
-        Err(error @ VmError::Missing { .. }) => println!("SKIPPED: {test}: {error}"),
+        Err(error @ VmError::Missing { .. }) => skip(test, error),
         Err(error @ VmError::NoAnswer { .. }) => assert!(error.to_string().contains("was ended after 2 s"), "{error}"),
         other => panic!("{other:?}"),
     }
@@ -142,7 +146,7 @@ fn sandboxes_have_their_limits_freezer_and_end_on_cgroup_v2_under_each_engine() 
     if has_runc {
         programs.push(RUNC);
     } else {
-        println!("SKIPPED: {test}: under runc: {RUNC} is not installed here");
+        skip(test, format_args!("under runc: {RUNC} is not installed here"));
     }
     let with_programs = |guest: Guest| {
         let guest = guest.with_program(&program)?.with_program(&sandbox)?;
@@ -166,7 +170,7 @@ fn sandboxes_have_their_limits_freezer_and_end_on_cgroup_v2_under_each_engine() 
     });
     for (name, under_runc, ended) in ended {
         let end = match ended {
-            Err(error @ VmError::Missing { .. }) => return println!("SKIPPED: {test}: {error}"),
+            Err(error @ VmError::Missing { .. }) => return skip(test, error),
             ended => ended.unwrap(),
         };
         assert_eq!(end.code, 0, "{name}: {}\n{}", end.output, end.console);

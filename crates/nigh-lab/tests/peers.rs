@@ -2,6 +2,9 @@
 
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking and may talk")]
 
+#[path = "../../../tests/skipped.rs"]
+mod skipped;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
@@ -17,6 +20,8 @@ use nigh_lab::instrument::peer::s3_server::S3Server;
 use nigh_lab::instrument::peer::{Peer, PeerError, S3Access};
 use nigh_lab::instrument::sign::Signer;
 
+use self::skipped::skip;
+
 /// The peer, if it is installed.
 fn started<P: Peer>(test: &str, peer: Result<P, PeerError>) -> Option<P> {
     match peer {
@@ -27,7 +32,7 @@ fn started<P: Peer>(test: &str, peer: Result<P, PeerError>) -> Option<P> {
             Some(peer)
         }
         Err(missing @ PeerError::NotInstalled { .. }) => {
-            println!("SKIPPED: {test}: {missing}");
+            skip(test, missing);
             None
         }
         Err(error) => panic!("{error}"),

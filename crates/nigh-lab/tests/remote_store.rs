@@ -6,6 +6,8 @@
 #[path = "../../nigh-stores/tests/conformance/mod.rs"]
 mod conformance;
 mod on_swift;
+#[path = "../../../tests/skipped.rs"]
+mod skipped;
 mod swift_shadows;
 mod write_conditions;
 
@@ -24,6 +26,7 @@ use nigh_stores::{NetworkLimits, Payload, Store};
 use nigh_terms::{BucketName, Epoch, ObjectKey, SecretKey, Sequence, Timestamp, Token, Version};
 
 use self::on_swift::{by_s3, namespace, natively, start};
+use self::skipped::skip;
 
 async fn check(store: &dyn Store, scratch: &Path) {
     let began = Instant::now();
@@ -135,7 +138,7 @@ async fn the_swift_store_logs_in_by_keystone_and_again_when_its_token_has_ended(
     let (swift, keystone) = match started {
         Ok(both) => both,
         Err(missing @ PeerError::NotInstalled { .. }) => {
-            println!("SKIPPED: {test}: {missing}");
+            skip(test, missing);
             return;
         }
         Err(error) => panic!("{error}"),

@@ -1,6 +1,9 @@
 //! The real Swift: it starts, answers, and leaves no process behind.
 
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking and may talk")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "../../../tests/skipped.rs"]
+mod skipped;
 
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
@@ -8,6 +11,8 @@ use std::time::{Duration, Instant};
 
 use nigh_lab::instrument::peer::PeerError;
 use nigh_lab::instrument::peer::swift::Swift;
+
+use self::skipped::skip;
 
 /// Set in the child that starts a Swift and is then killed.
 const CHILD: &str = "NIGH_TEST_SWIFT_CHILD";
@@ -18,7 +23,7 @@ fn start(test: &str, folder: &std::path::Path) -> Option<Swift> {
     match Swift::start(folder) {
         Ok(swift) => Some(swift),
         Err(missing @ PeerError::NotInstalled { .. }) => {
-            println!("SKIPPED: {test}: {missing}");
+            skip(test, missing);
             None
         }
         Err(error) => panic!("{error}"),
@@ -86,12 +91,13 @@ fn a_swift_ends_when_the_process_that_started_it_is_killed() {
         .spawn()
         .unwrap();
     let lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
-    let said = lines.map_while(Result::ok).find(|line| line.contains("started ") || line.contains("SKIPPED: "));
+    // The line begins with what libtest prints of the child's test. A skipped one says its name and the reason.
+    let skips = format!("{ENDS_WITH_PARENT}: ");
+    let said = lines.map_while(Result::ok).find(|line| line.contains("started ") || line.contains(&skips));
     let said = said.expect("the child says that it started or skipped");
-    // The line begins with what libtest prints of the child's test.
-    if let Some(at) = said.find("SKIPPED: ") {
+    if let Some((_, reason)) = said.split_once(&skips) {
         child.wait().unwrap();
-        return println!("{}", &said[at..]);
+        return skip(ENDS_WITH_PARENT, reason);
     }
     assert!(processes_of(folder.path()).len() >= 4);
     child.kill().unwrap();

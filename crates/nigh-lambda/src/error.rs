@@ -64,6 +64,12 @@ kinds! {
     unknown_operation = NOT_FOUND, "UnknownOperationException";
     /// It exists already, or is being changed.
     conflict = CONFLICT, "ResourceConflictException";
+    /// A schedule of this name exists already, or is being changed.
+    schedule_conflict = CONFLICT, "ConflictException";
+    /// The namespace has the most of them.
+    quota_exceeded = PAYMENT_REQUIRED, "ServiceQuotaExceededException";
+    /// An internal error, by EventBridge's name.
+    internal = INTERNAL_SERVER_ERROR, "InternalServerException";
     /// It has another revision.
     precondition_failed = PRECONDITION_FAILED, "PreconditionFailedException";
     /// A payload above the limit.
@@ -160,6 +166,7 @@ impl From<FunctionStoreError> for LambdaError {
             FunctionStoreError::Layers(error) => error.into(),
             FunctionStoreError::CodeGone(_)
             | FunctionStoreError::Code(_)
+            | FunctionStoreError::Schedules(_)
             | FunctionStoreError::Registry(_)
             | FunctionStoreError::Document(..)
             | FunctionStoreError::Aborted(_) => {

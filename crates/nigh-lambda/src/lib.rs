@@ -3,7 +3,8 @@
 //! `route` finds the operation of a request, `nigh_http::sigv4` checks its signature, `validation` its content; `operations`
 //! performs it, `server` has the HTTP. A request acts for the namespace of the key that signed it. A sandbox's key may
 //! invoke functions of its namespace while the sandbox runs an invocation, and do nothing else here. The door also serves
-//! the Step Functions API (`states`). Requests for versions, aliases or images get an error that says that there are none.
+//! the Step Functions API (`states`) and EventBridge Scheduler's (`scheduler`). Requests for versions, aliases or images
+//! get an error that says that there are none.
 
 pub mod cloud_event;
 mod code_objects;
@@ -15,6 +16,7 @@ mod layers;
 mod operations;
 mod response;
 mod route;
+mod scheduler;
 mod server;
 mod shape;
 mod states;
@@ -40,6 +42,7 @@ use nigh_workflow::owned::OwnedExecutions;
 pub use code_objects::{CodeObjects, Pieces};
 pub use error::LambdaError;
 pub use route::Operation;
+pub use scheduler::SchedulerOperation;
 pub use states::StatesOperation;
 
 /// The settings of a door.

@@ -127,6 +127,7 @@ impl LambdaDoor {
                 Ok(json_answer(StatusCode::OK, &json!({ "Tags": deployed.tags })))
             }
             Operation::GetAccountSettings => Ok(self.account_settings(&request)),
+            Operation::Scheduler(operation) => self.scheduler(operation, &request).await,
             Operation::Invoke(_) | Operation::States(_) => {
                 Err(LambdaError::unknown_operation("there is no such operation"))
             }

@@ -5,7 +5,7 @@
 
 use http::Method;
 
-use super::{LambdaError, StatesOperation};
+use super::{LambdaError, SchedulerOperation, StatesOperation};
 
 /// An operation, with its function's name or ARN as in the path, percent-encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +74,8 @@ pub enum Operation<'a> {
     GetAccountSettings,
     /// An operation of the Step Functions API, which the headers name.
     States(StatesOperation),
+    /// An operation of EventBridge Scheduler's API.
+    Scheduler(SchedulerOperation<'a>),
 }
 
 impl<'a> Operation<'a> {
@@ -84,6 +86,9 @@ impl<'a> Operation<'a> {
     pub fn of(method: &Method, path: &'a str) -> Result<Self, LambdaError> {
         let path = path.strip_prefix('/').unwrap_or(path);
         let segments: Vec<&str> = path.strip_suffix('/').unwrap_or(path).split('/').collect();
+        if let Some(operation) = SchedulerOperation::of(method.as_str(), &segments) {
+            return operation.map(Self::Scheduler);
+        }
         let operation = match (method.as_str(), segments.as_slice()) {
             ("POST", ["2015-03-31", "functions"]) => Self::Create,
             ("GET", ["2015-03-31", "functions"]) => Self::List,
@@ -160,13 +165,18 @@ impl<'a> Operation<'a> {
             Self::ListTags(_) => "ListTags",
             Self::GetAccountSettings => "GetAccountSettings",
             Self::States(operation) => operation.name(),
+            Self::Scheduler(operation) => operation.name(),
         }
     }
 
     /// The service for which its requests are signed.
     #[must_use]
     pub const fn service(&self) -> &'static str {
-        if let Self::States(_) = self { "states" } else { "lambda" }
+        match self {
+            Self::States(_) => "states",
+            Self::Scheduler(_) => "scheduler",
+            _ => "lambda",
+        }
     }
 
     /// Whether its body may have an archive.

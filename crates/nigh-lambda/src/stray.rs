@@ -18,7 +18,7 @@ const S3_SCOPES: [&str; 2] = ["/s3/aws4_request", "%2Fs3%2Faws4_request"];
 /// AWS Query API: `ErrorResponse`.
 const NO_ACTION: &str = "<ErrorResponse><Error><Type>Sender</Type><Code>InvalidAction</Code><Message>this is Nigh's \
     Lambda door, which has no actions of STS, IAM, CloudFormation and the like; unset AWS_ENDPOINT_URL and set \
-    AWS_ENDPOINT_URL_LAMBDA, AWS_ENDPOINT_URL_SFN and AWS_ENDPOINT_URL_S3</Message></Error></ErrorResponse>";
+    AWS_ENDPOINT_URL_LAMBDA, AWS_ENDPOINT_URL_SFN, AWS_ENDPOINT_URL_SCHEDULER and AWS_ENDPOINT_URL_S3</Message></Error></ErrorResponse>";
 /// S3's code for a signature of another service.
 const NO_S3: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?><Error><Code>AuthorizationHeaderMalformed</Code>\
     <Message>the request is signed for S3, and this is Nigh's Lambda door; set AWS_ENDPOINT_URL_S3 to the S3 door \

@@ -18,6 +18,9 @@ mod predictor;
 mod quantities;
 mod sample;
 mod schema;
+#[cfg(test)]
+#[path = "../../../tests/skipped.rs"]
+mod skipped;
 mod training_csv;
 mod training_set;
 

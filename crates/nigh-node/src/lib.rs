@@ -28,6 +28,9 @@ mod piped_body;
 pub mod profiling;
 pub mod python;
 mod python_library;
+#[cfg(test)]
+#[path = "../../../tests/skipped.rs"]
+mod skipped;
 pub mod state_folder;
 pub mod status;
 pub mod store;

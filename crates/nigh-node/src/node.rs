@@ -20,6 +20,7 @@ mod open_files;
 mod parts;
 mod running;
 mod sandboxes;
+mod schedules;
 mod tasks;
 mod workflows;
 

@@ -156,7 +156,7 @@ impl OutsideDoor {
             }
             Invalidation::End { target, token, applied } => {
                 if let Some(object) = self.object(&target)? {
-                    self.memory.outside_write_ended(&object, &token, applied).await;
+                    bounded(self.memory.outside_write_ended(&object, &token, applied)).await?;
                 }
                 Ok(json!({}))
             }

@@ -131,6 +131,7 @@ mod tests {
     use nigh_sandbox::runtime_command::SITE_FOLDER;
 
     use super::*;
+    use crate::skipped::skip;
 
     /// The machine's own Python, if it has one.
     fn python() -> Option<PythonRuntime> {
@@ -154,7 +155,7 @@ mod tests {
     #[tokio::test]
     async fn the_package_is_brought_compiled_and_once() {
         let Some(python) = python() else {
-            println!("SKIPPED: the_package_is_brought_compiled_and_once: no python3");
+            skip("the_package_is_brought_compiled_and_once", "no python3");
             return;
         };
         let folder = tempfile::tempdir().unwrap();

@@ -13,6 +13,7 @@
 //! endpoints.json  where the running node listens; absent when none runs
 //! admin.sock      the admin API; s3.sock: the S3 door
 //! nigh.toml       settings, if the user wrote any
+//! dev.log         the log of a node that `nigh dev` started
 //! restore.*       an unfinished restore (`placing`); before-restore-*: the state that a restore replaced
 //! ```
 

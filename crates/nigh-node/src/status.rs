@@ -269,6 +269,9 @@ pub struct Status {
     /// The node's cluster. None if the node is alone.
     #[serde(default)]
     pub cluster: Option<ClusterStatus>,
+    /// The names of the runtimes that a function may have here. Empty in the status of a node of an older version.
+    #[serde(default)]
+    pub runtimes: Vec<String>,
     /// Number of functions of the namespace that the first start created.
     pub functions: usize,
     /// The cache of objects.

@@ -11,6 +11,8 @@ mod openwhisk;
 mod openwhisk_conductors;
 #[path = "lambda_door_support/openwhisk_limits.rs"]
 mod openwhisk_limits;
+#[path = "../../../tests/skipped.rs"]
+mod skipped;
 
 use std::path::Path;
 use std::process::Output;
@@ -22,6 +24,8 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::process::Command;
+
+use self::skipped::skip;
 
 const FUNCTIONS: &str = "/2015-03-31/functions";
 
@@ -39,6 +43,7 @@ async fn run_sdk(door: &Door, interpreter: &str, script: &str) -> Output {
     Command::new(interpreter)
         .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/sdk").join(script))
         .env("AWS_ENDPOINT_URL_LAMBDA", format!("http://{}", door.address))
+        .env("AWS_ENDPOINT_URL_SCHEDULER", format!("http://{}", door.address))
         .env("AWS_ACCESS_KEY_ID", door.key.0.as_str())
         .env("AWS_SECRET_ACCESS_KEY", door.key.1.reveal())
         .env("AWS_EC2_METADATA_DISABLED", "true")
@@ -60,7 +65,7 @@ fn assert_all_held(output: &Output) {
 async fn boto3_manages_and_invokes_functions_unmodified() {
     let python = program("python3");
     if !can_run(&python, &["-c", "import boto3"]).await {
-        println!("SKIPPED: boto3_manages_and_invokes_functions_unmodified: {python} has no boto3");
+        skip("boto3_manages_and_invokes_functions_unmodified", format_args!("{python} has no boto3"));
         return;
     }
     let door = Door::open().await;
@@ -71,11 +76,64 @@ async fn boto3_manages_and_invokes_functions_unmodified() {
 async fn aws_cli_manages_and_invokes_functions_unmodified() {
     let aws = program("aws");
     if !can_run(&aws, &["--version"]).await {
-        println!("SKIPPED: aws_cli_manages_and_invokes_functions_unmodified: there is no aws-cli");
+        skip("aws_cli_manages_and_invokes_functions_unmodified", "there is no aws-cli");
         return;
     }
     let door = Door::open().await;
     assert_all_held(&run_sdk(&door, "sh", "aws_cli_lambda.sh").await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn boto3_manages_schedules_unmodified() {
+    let python = program("python3");
+    if !can_run(&python, &["-c", "import boto3"]).await {
+        skip("boto3_manages_schedules_unmodified", format_args!("{python} has no boto3"));
+        return;
+    }
+    let door = Door::open().await;
+    assert_all_held(&run_sdk(&door, &python, "boto3_schedules.py").await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn aws_cli_manages_schedules_unmodified() {
+    let aws = program("aws");
+    if !can_run(&aws, &["--version"]).await {
+        skip("aws_cli_manages_schedules_unmodified", "there is no aws-cli");
+        return;
+    }
+    let door = Door::open().await;
+    assert_all_held(&run_sdk(&door, "sh", "aws_cli_scheduler.sh").await);
+}
+
+#[tokio::test]
+async fn a_schedule_is_its_namespaces_and_a_sandbox_manages_none() {
+    let door = Door::open().await;
+    door.create("f").await;
+    let body = json!({
+        "ScheduleExpression": "rate(1 hour)",
+        "FlexibleTimeWindow": { "Mode": "OFF" },
+        "Target": { "Arn": "arn:aws:lambda:us-east-1:000000000000:function:f", "RoleArn": "r" },
+    });
+    let body = body.to_string();
+    let client = door.client();
+    let for_lambda = client.send("POST", "/schedules/s", &[], body.as_bytes()).await;
+    assert_eq!(for_lambda.kind(), Some("InvalidSignatureException"), "it is signed for another service");
+    let own = Client { service: "scheduler", ..door.client() };
+    assert_eq!(own.send("POST", "/schedules/s", &[], body.as_bytes()).await.status, 200);
+    let stranger = door.keys.issue(&*door.registry, &Namespace::new("stranger").unwrap()).await.unwrap();
+    let stranger = Client { key: stranger, service: "scheduler", ..door.client() };
+    for (method, path) in [("GET", "/schedules/s"), ("DELETE", "/schedules/s")] {
+        assert_eq!(stranger.send(method, path, &[], b"").await.kind(), Some("ResourceNotFoundException"));
+    }
+    assert_eq!(stranger.send("GET", "/schedules", &[], b"").await.json(), json!({ "Schedules": [] }));
+    let made = stranger.send("POST", "/schedules/s", &[], body.as_bytes()).await;
+    assert_eq!(made.kind(), Some("ValidationException"), "the function is another namespace's");
+    let (namespace, caller) = (Namespace::new("tenant").unwrap(), FunctionName::new("caller").unwrap());
+    let sandbox = door.keys.issue_sandbox(namespace, caller, SandboxId::random());
+    door.keys.set_invocation(&sandbox.0, Some(InvocationId::now()));
+    let inside = Client { key: sandbox, service: "scheduler", ..door.client() };
+    assert_eq!(inside.send("GET", "/schedules", &[], b"").await.kind(), Some("AccessDeniedException"));
+    assert_eq!(own.send("GET", "/schedules/s", &[], b"").await.json()["State"], "ENABLED");
 }
 
 #[tokio::test]

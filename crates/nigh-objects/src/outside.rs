@@ -5,6 +5,7 @@
 //! (`integrations/swift/README.md`). This module decides which objects these are; it never asks a store or a clock.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use nigh_data::{ETag, ObjectId};
 use nigh_terms::Monotonic;
@@ -71,6 +72,20 @@ impl OutsideWrites {
         held
     }
 
+    /// The writes under way of objects that `fits` accepts, each with its token and the rest of its lease.
+    pub(crate) fn under_way(
+        &self,
+        fits: impl Fn(&ObjectId) -> bool,
+        now: Monotonic,
+    ) -> Vec<(ObjectId, String, Duration)> {
+        let of_object = |(object, tokens): (&ObjectId, &HashMap<String, Monotonic>)| {
+            let going = tokens.iter().filter(|(_, until)| now < **until);
+            let named = going.map(|(token, until)| (object.clone(), token.clone(), until.since(now)));
+            named.collect::<Vec<_>>()
+        };
+        self.under_way.iter().filter(|(object, _)| fits(object)).flat_map(of_object).collect()
+    }
+
     fn forget_ended(&mut self, now: Monotonic) {
         self.under_way.retain(|_, tokens| {
             tokens.retain(|_, until| now < *until);
@@ -114,8 +129,6 @@ impl StoreNotice {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use nigh_terms::{BucketName, Namespace, ObjectKey};
 
     use super::*;
@@ -144,6 +157,17 @@ mod tests {
         assert!(!writes.hold(&object(1), now));
         assert!(writes.hold(&object(2), now) && !writes.hold(&object(2), later));
         assert_eq!((writes.tokens, writes.under_way.len()), (0, 0));
+    }
+
+    #[test]
+    fn the_writes_under_way_are_named_with_the_rest_of_their_leases() {
+        let (mut writes, now) = (OutsideWrites::default(), Monotonic(5));
+        let second = Duration::from_secs(1);
+        writes.begin(&object(1), "a", now.after(3 * second), now).unwrap();
+        writes.begin(&object(1), "over", now.after(second), now).unwrap();
+        writes.begin(&object(2), "b", now.after(3 * second), now).unwrap();
+        let named = writes.under_way(|of| *of == object(1), now.after(second));
+        assert_eq!(named, vec![(object(1), "a".to_owned(), 2 * second)]);
     }
 
     #[test]

@@ -49,6 +49,7 @@ pub use self::dirty::{
     UnpushedWrite, WriteBackQueue,
 };
 use self::ephemeral::EphemeralObjects;
+pub(crate) use self::ephemeral::{HandedOverObject, mark_of};
 use self::freshness::LastSeen;
 pub use self::freshness::{Freshness, ParseFreshnessError};
 pub(crate) use self::merged_page::joined;
@@ -65,7 +66,7 @@ pub(crate) use self::room::Room;
 pub use self::shadow::PushOutcome;
 pub(crate) use self::shadow::{PlaceholderGuard, PlaceholderOutcome};
 use self::shadow::{RefusedRequests, UnannouncedWrites};
-pub(crate) use self::shards::{fenced, written_by};
+pub(crate) use self::shards::{fenced, token_in, written_by};
 use self::trims::Trims;
 pub use self::unpushed::UnpushedObject;
 use self::unsettled::UnconfirmedTrims;
@@ -279,7 +280,8 @@ impl WriteBack {
             requests,
             meter,
         };
-        back.recover(recovered, lost, may_lack_writes)?;
+        // Homes hand ephemeral objects over in clusters alone, where nothing is recovered here.
+        let _handed_over = back.recover(recovered, lost, may_lack_writes)?;
         Ok(back)
     }
 

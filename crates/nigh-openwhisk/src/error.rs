@@ -127,6 +127,7 @@ impl From<FunctionStoreError> for WhiskError {
             FunctionStoreError::CodeGone(_)
             | FunctionStoreError::Code(_)
             | FunctionStoreError::Layers(_)
+            | FunctionStoreError::Schedules(_)
             | FunctionStoreError::Registry(_)
             | FunctionStoreError::Document(..)
             | FunctionStoreError::Aborted(_) => {

@@ -11,3 +11,6 @@ pub mod runtime_api;
 pub mod runtime_command;
 pub mod runtime_protocol;
 pub mod sandbox;
+#[cfg(test)]
+#[path = "../../../tests/skipped.rs"]
+mod skipped;

@@ -13,6 +13,7 @@
 
 mod command;
 mod dead_letters;
+mod delivery;
 mod event;
 mod limits;
 mod line;
@@ -23,7 +24,7 @@ mod tests;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use nigh_functions::event_config::{Destination, EventPolicy};
+use nigh_functions::event_config::EventPolicy;
 use nigh_terms::{ByteSize, FunctionName, InvocationId, Monotonic, Namespace, invariant};
 
 pub use self::command::{ClockReading, Command, Condition, EventFacts, Fate, RunEnd};
@@ -33,9 +34,6 @@ use self::event::{Event, Stage};
 pub use self::limits::{QueueFull, QueueLimits};
 use self::line::Line;
 pub use self::listing::PendingEvent;
-
-/// The failed deliveries after which a record becomes a dead letter.
-const DELIVERIES_MAX: u32 = 5;
 
 /// The unfinished events of a namespace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -108,10 +106,16 @@ impl EventQueue {
         self.wait_in_line(id, now.monotonic);
     }
 
-    /// Restores a record that must still be delivered after a restart.
-    pub fn restore_delivery(&mut self, id: InvocationId, facts: EventFacts, to: Destination, now: ClockReading) {
+    /// Restores an event after a restart of which it is not decided whether it runs: it takes its room until `stored` or
+    /// `not_stored`.
+    pub fn restore_proposed(&mut self, id: InvocationId, facts: EventFacts, now: ClockReading) {
         self.enter(id, facts, Duration::ZERO, 0, now);
-        self.to_deliver(id, to, now);
+    }
+
+    /// Whether the queue has this event, or it is a dead letter.
+    #[must_use]
+    pub fn has(&self, namespace: &Namespace, id: InvocationId) -> bool {
+        self.events.contains_key(&id) || self.dead.get(namespace, id).is_some()
     }
 
     /// Restores a dead letter after a restart.
@@ -207,39 +211,6 @@ impl EventQueue {
     /// The row of a done event has been removed.
     pub fn forgotten(&mut self, id: InvocationId) {
         self.remove(id);
-    }
-
-    /// An event is done, and its record, which is on the disk now, must be delivered to `to`.
-    pub fn to_deliver(&mut self, id: InvocationId, to: Destination, now: ClockReading) {
-        if let Some(event) = self.events.get_mut(&id) {
-            event.stage = Stage::ToDeliver(to);
-            event.throttles = 0;
-            event.due = now.monotonic;
-            self.deliveries.join(now.monotonic, id);
-        }
-    }
-
-    /// The record was delivered.
-    pub fn delivered(&mut self, id: InvocationId) {
-        self.remove(id);
-    }
-
-    /// The destination did not accept the record. The delivery is retried after a wait that doubles. Returns the
-    /// command that gives it up, after the last try.
-    pub fn not_delivered(&mut self, id: InvocationId, reason: &str, now: ClockReading) -> Option<Command> {
-        let limits = self.limits;
-        let event = self.events.get_mut(&id)?;
-        let Stage::Delivering(to) = &event.stage else { return None };
-        let to = to.clone();
-        event.throttles += 1;
-        if event.throttles >= DELIVERIES_MAX {
-            event.stage = Stage::Finishing;
-            return Some(Command::GiveUp { id, facts: event.facts.clone(), reason: reason.to_owned(), to });
-        }
-        event.stage = Stage::ToDeliver(to);
-        event.due = now.monotonic.after(limits.after_throttles(event.throttles));
-        self.deliveries.join(event.due, id);
-        None
     }
 
     /// A done event is a dead letter on the disk now. Returns the dead letters beyond the limit; the shell removes them

@@ -2,6 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "tests: a broken expectation panics")]
 
+#[path = "../../../tests/skipped.rs"]
+mod skipped;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -23,6 +26,8 @@ use nigh_stores::directory::DirectoryStore;
 use nigh_terms::{BucketName, ByteSize, Clock, Epoch, Namespace, ObjectKey, Principal, SystemClock};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
+
+use self::skipped::skip;
 
 /// How long a test waits for what must come, however busy the machine is.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -153,6 +158,7 @@ async fn what_is_stored_is_looked_at_and_known_until_it_changes_or_goes() {
     assert!(place.number("one", "a.png", "input_size").is_some());
     place.until("a look", |place| place.number("one", "a.png", "in_width") == Some(640.0)).await;
     assert_eq!(place.number("one", "a.png", "input_size"), Some(png(0, 0).len() as f64));
+    place.until("it is stored", |place| place.recorder.status().unstored == 0).await;
     assert_eq!(place.of("two", "a.png"), None, "another namespace knows nothing of it");
     place.put("two", "a.png", png(10, 10)).await;
     place.put("one", "a.png", png(800, 600)).await;
@@ -224,7 +230,7 @@ async fn a_parser_that_hangs_dies_or_lies_costs_what_it_knew_of_its_own_objects(
 async fn the_process_that_reads_headers_can_open_no_file_and_no_socket_and_start_nothing() {
     if let Err(reason) = nigh_sandbox::sandbox::seccomp_profile::available() {
         let test = "the_process_that_reads_headers_can_open_no_file_and_no_socket_and_start_nothing";
-        return println!("SKIPPED: {test}: {reason}");
+        return skip(test, reason);
     }
     // It tries each behind its walls.
     program().check().await.unwrap();

@@ -15,6 +15,9 @@ pub mod remote;
 mod retry;
 pub mod routed;
 mod shadows;
+#[cfg(test)]
+#[path = "../../../tests/skipped.rs"]
+mod skipped;
 pub mod swift;
 mod wire;
 mod wire_error;

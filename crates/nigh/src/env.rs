@@ -25,11 +25,12 @@ pub(crate) struct EnvArgs {
 }
 
 /// The variables and their values. Older SDKs and boto3 read the second name of the region.
-fn variables(endpoints: &Endpoints, key: &Credentials) -> [(&'static str, String); 7] {
+fn variables(endpoints: &Endpoints, key: &Credentials) -> [(&'static str, String); 8] {
     [
         ("AWS_ENDPOINT_URL_S3", endpoints.s3.clone()),
         ("AWS_ENDPOINT_URL_LAMBDA", endpoints.lambda.clone()),
         ("AWS_ENDPOINT_URL_SFN", endpoints.lambda.clone()),
+        ("AWS_ENDPOINT_URL_SCHEDULER", endpoints.lambda.clone()),
         ("AWS_REGION", endpoints.region.clone()),
         ("AWS_DEFAULT_REGION", endpoints.region.clone()),
         ("AWS_ACCESS_KEY_ID", key.access_key.as_str().to_owned()),

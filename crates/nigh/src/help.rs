@@ -17,7 +17,10 @@ use crate::output;
 /// The groups, each with its commands in the order in which they are listed. A test holds them complete.
 const GROUPS: [(&str, &[&str]); 6] = [
     ("Run a node", &["up", "down", "status", "doctor", "env", "config", "backup", "restore", "completions"]),
-    ("Functions", &["deploy", "invoke", "functions", "logs", "events", "workflow", "openwhisk"]),
+    (
+        "Functions",
+        &["init", "dev", "deploy", "invoke", "functions", "logs", "events", "schedules", "workflow", "openwhisk"],
+    ),
     ("Data", &["objects", "journal"]),
     ("Cluster", &["cluster", "node", "controller", "certificates"]),
     ("Look inside", &["explain", "activations", "metrics", "learn", "llc"]),
@@ -25,7 +28,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
 ];
 /// The commands of the first page.
 const FIRST: [&str; 10] =
-    ["up", "down", "status", "doctor", "deploy", "invoke", "functions", "logs", "objects", "explain"];
+    ["up", "status", "init", "dev", "deploy", "invoke", "functions", "logs", "objects", "explain"];
 /// Words that users of other tools type first, and what they are here.
 const ELSEWHERE: [(&[&str], &str); 7] = [
     (&["list", "ls"], "`nigh functions ls` lists functions, `nigh objects ls` buckets and objects"),

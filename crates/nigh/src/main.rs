@@ -3,6 +3,7 @@
 mod activations;
 mod archive;
 mod backup;
+mod build;
 mod certificates;
 mod cluster;
 mod complete;
@@ -10,6 +11,7 @@ mod completions;
 mod config;
 mod context;
 mod deploy;
+mod dev;
 mod doctor;
 mod down;
 mod end_signals;
@@ -20,9 +22,11 @@ mod explain;
 mod face;
 mod functions;
 mod help;
+mod init;
 mod invoke;
 mod journal;
 mod lab;
+mod lambda_units;
 mod learn;
 mod llc;
 mod logs;
@@ -32,7 +36,9 @@ mod objects;
 mod openwhisk;
 mod output;
 mod printable;
+mod schedules;
 mod status;
+mod suggestion;
 mod up;
 mod workflow;
 
@@ -66,7 +72,8 @@ Examples:
   eval \"$(nigh env)\"                             aws and boto3 find the node from now on
   nigh objects mb pictures                         make a bucket
   nigh objects cp cat.png nigh://pictures/cat.png  upload
-  nigh deploy blur --folder functions/blur --handler app.handler --runtime python3.11
+  nigh init hello; cd hello; nigh dev              write a function, and deploy it at each save
+  nigh deploy blur --folder functions/blur
   nigh invoke blur '{\"input\": {\"bucket\": \"pictures\", \"key\": \"cat.png\"}}'
   nigh activations; nigh explain ID                where the time went
 
@@ -92,8 +99,12 @@ enum Command {
     Doctor(doctor::DoctorArgs),
     /// Print the variables by which aws, boto3 and SDKs find this node
     Env(env::EnvArgs),
+    /// Write a folder with a function, its description, an event and a test
+    Init(init::InitArgs),
+    /// Deploy a function's folder at each save, and show its logs, results and times
+    Dev(dev::DevArgs),
     /// Create a function from a folder or archive, or change it
-    Deploy(deploy::DeployArgs),
+    Deploy(Box<deploy::DeployArgs>),
     /// Run a function and print its answer
     Invoke(invoke::InvokeArgs),
     /// List, show and remove functions
@@ -107,6 +118,9 @@ enum Command {
     /// List, retry and drop asynchronous invocations
     #[command(subcommand)]
     Events(events::EventsCommand),
+    /// List, pause and remove schedules: functions that run at dates
+    #[command(subcommand)]
+    Schedules(schedules::SchedulesCommand),
     /// Create, start and watch state machines whose tasks are functions
     #[command(subcommand)]
     Workflow(workflow::WorkflowCommand),
@@ -261,11 +275,14 @@ async fn run(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Config(command) => return config::run(command, &globals).await,
         Command::Down(args) => down::run(&args, &globals).await?,
         Command::Env(args) => env::run(&args, &globals).await?,
-        Command::Deploy(args) => deploy::run(args, &globals).await?,
+        Command::Init(args) => init::run(&args, &globals)?,
+        Command::Dev(args) => return Box::pin(dev::run(args, &globals)).await,
+        Command::Deploy(args) => Box::pin(deploy::run(*args, &globals)).await?,
         Command::Functions(command) => functions::run(command, &globals).await?,
         Command::Openwhisk(command) => openwhisk::run(command, &globals).await?,
         Command::Activations(args) => activations::run(args, &globals).await?,
         Command::Events(command) => events::run(command, &globals).await?,
+        Command::Schedules(command) => schedules::run(command, &globals).await?,
         Command::Logs(args) => logs::run(args, &globals).await?,
         Command::Explain(args) => explain::run(args, &globals).await?,
         Command::Status(args) => status::run(&args, &globals).await?,

@@ -132,6 +132,7 @@ pub(crate) mod tests {
                 Level { name: "cache ways".to_owned(), on: false, detail: "no resctrl".to_owned() },
             ],
             cluster: None,
+            runtimes: vec!["python3.11".to_owned()],
             functions: 3,
             cache: CacheStatus { budget: ByteSize::gib(2), hits: 3, misses: 1, ..CacheStatus::default() },
             writes: WritesStatus { journal_max: ByteSize::mib(64), ..WritesStatus::default() },

@@ -1,13 +1,16 @@
 //! `nigh workflow`.
 
+mod door;
 mod watch;
 
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use nigh_node::client::{ClientError, StatesClient};
+
 use serde_json::{Value, json};
 
+pub(crate) use self::door::Door;
+use self::door::creation;
 use self::watch::watch;
 use crate::context::Globals;
 use crate::error::CliError;
@@ -120,37 +123,6 @@ pub(crate) struct StartArgs {
     watch: bool,
 }
 
-struct Door {
-    client: StatesClient,
-    region: String,
-}
-
-impl Door {
-    async fn reach(globals: &Globals) -> Result<Self, CliError> {
-        let reached = globals.reach(|endpoints| endpoints.lambda).await?;
-        let client = StatesClient::new(&reached.url, &reached.region, &reached.credentials)?;
-        Ok(Self { client, region: reached.region })
-    }
-
-    fn machine(&self, name: &str) -> String {
-        if name.starts_with("arn:") {
-            return name.to_owned();
-        }
-        format!("arn:aws:states:{}:000000000000:stateMachine:{name}", self.region)
-    }
-
-    fn execution(&self, machine: &str, name: &str) -> String {
-        if name.starts_with("arn:") {
-            return name.to_owned();
-        }
-        format!("arn:aws:states:{}:000000000000:execution:{machine}:{name}", self.region)
-    }
-
-    async fn call(&self, operation: &str, body: &Value) -> Result<Value, CliError> {
-        Ok(self.client.call(operation, body).await?)
-    }
-}
-
 /// Runs it.
 pub(crate) async fn run(command: WorkflowCommand, globals: &Globals) -> Result<ExitCode, CliError> {
     match command {
@@ -205,7 +177,8 @@ pub(crate) async fn run(command: WorkflowCommand, globals: &Globals) -> Result<E
     Ok(ExitCode::SUCCESS)
 }
 
-fn definition(given: &str) -> Result<String, CliError> {
+/// The text of a definition: of a file, or - for standard input.
+pub(crate) fn definition(given: &str) -> Result<String, CliError> {
     let (what, bytes) = match given {
         "-" => ("standard input", invoke::read_all(std::io::stdin().lock(), "standard input")?),
         path => (path, invoke::read_all(std::fs::File::open(path).map_err(CliError::local(path))?, path)?),
@@ -219,22 +192,11 @@ fn definition(given: &str) -> Result<String, CliError> {
 async fn create(args: &CreateArgs, globals: &Globals) -> Result<(), CliError> {
     let text = definition(&args.definition)?;
     let door = Door::reach(globals).await?;
-    let mut body = json!({
-        "name": args.name,
-        "definition": text,
-        "roleArn": "arn:aws:iam::000000000000:role/nigh",
-        "type": if args.express { "EXPRESS" } else { "STANDARD" },
-    });
+    let mut body = creation(&args.name, &text, args.express);
     if !args.scratch.is_empty() {
         body["tags"] = json!([{ "key": "nigh:scratch", "value": args.scratch.join(" ") }]);
     }
-    let (made, verb) = match door.client.call("CreateStateMachine", &body).await {
-        Err(ClientError::Refused { code, .. }) if code == "StateMachineAlreadyExists" => {
-            let change = json!({ "stateMachineArn": door.machine(&args.name), "definition": text });
-            (door.call("UpdateStateMachine", &change).await?, "changed")
-        }
-        made => (made?, "created"),
-    };
+    let (made, verb) = door.create_or_change(&args.name, &text, body).await?;
     if globals.json { output::json(&made) } else { output::line(format_args!("{verb} {}", args.name)) }
 }
 

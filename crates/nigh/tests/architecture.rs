@@ -2,8 +2,16 @@
 
 #![expect(clippy::unwrap_used, reason = "a test ends by panicking")]
 
+#[path = "../../../tests/skipped.rs"]
+mod skipped;
+#[path = "architecture/skips.rs"]
+mod skips;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+
+#[path = "architecture/semantics.rs"]
+mod semantics;
 
 /// Each room's floor (ARCHITECTURE.md).
 const FLOORS: [(&str, u8); 27] = [
@@ -122,30 +130,17 @@ fn the_vocabulary_touches_nothing() {
 
 /// Calls `see` with the path and the text of each Rust file below `folder`.
 fn each_source(folder: &Path, see: &mut dyn FnMut(&Path, &str)) {
+    each_file(folder, "rs", see);
+}
+
+/// Calls `see` with the path and the text of each file below `folder` whose name ends with `ending`.
+fn each_file(folder: &Path, ending: &str, see: &mut dyn FnMut(&Path, &str)) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() && path.file_name() != Some("target".as_ref()) {
-            each_source(&path, see);
-        } else if path.extension() == Some("rs".as_ref()) {
+            each_file(&path, ending, see);
+        } else if path.extension() == Some(ending.as_ref()) {
             see(&path, &std::fs::read_to_string(&path).unwrap());
-        }
-    }
-}
-
-#[test]
-fn every_promise_names_tests_that_exist() {
-    let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut code = String::new();
-    each_source(&project.join("crates"), &mut |_, text| code.push_str(text));
-    let promises = std::fs::read_to_string(project.join("SEMANTICS.md")).unwrap();
-    let rows: Vec<&str> = promises.lines().filter(|line| line.starts_with("| ") && line.contains('`')).collect();
-    assert!(rows.len() > 20, "the tables of promises are not read");
-    for row in rows {
-        let tests = row.trim_end_matches('|').rsplit_once('|').unwrap().1;
-        let names: Vec<&str> = tests.split('`').skip(1).step_by(2).collect();
-        assert!(!names.is_empty(), "no test for: {row}");
-        for name in names {
-            assert!(code.contains(&format!("fn {name}(")), "SEMANTICS.md names a test that is not there: {name}");
         }
     }
 }
@@ -185,6 +180,26 @@ fn the_documents_stay_short() {
     assert!((20_000..=30_000).contains(&count), "{count} words");
     let architecture = words(&project.join("ARCHITECTURE.md"));
     assert!(architecture <= 1_300, "ARCHITECTURE.md has {architecture} words");
+}
+
+/// The most lines of a file with product code (CONTRIBUTING.md).
+const LINES_MAX: usize = 400;
+
+#[test]
+fn no_product_file_is_longer_than_400_lines() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let (mut seen, mut long) = (0, Vec::new());
+    each_source(crates, &mut |path, text| {
+        let path = path.strip_prefix(crates).unwrap();
+        let is_product = path.iter().all(|part| part != "tests" && part != "tests.rs");
+        let lines = text.lines().count();
+        seen += usize::from(is_product);
+        if is_product && lines > LINES_MAX {
+            long.push(format!("{}: {lines} lines", path.display()));
+        }
+    });
+    assert!(seen > 500, "{seen} product files were read");
+    assert!(long.is_empty(), "cut these along a concept, or move their unit tests to FILE/tests.rs: {long:#?}");
 }
 
 /// The first names of the paths that begin with `crate::` in `text`: of a group, each one's.
@@ -335,54 +350,6 @@ fn no_modules_of_a_crate_import_each_other_in_a_circle() {
         }
     }
     assert!(circles.is_empty(), "modules import each other in circles: {circles:#?}");
-}
-
-fn indent(line: &str) -> usize {
-    line.len() - line.trim_start().len()
-}
-
-/// The name and the lines of each test function of a file.
-fn tests_of(text: &str) -> Vec<(String, Vec<&str>)> {
-    let lines: Vec<&str> = text.lines().collect();
-    let mut tests = Vec::new();
-    for (at, line) in lines.iter().enumerate() {
-        let line = line.trim_start();
-        if !line.starts_with("#[test]") && !line.starts_with("#[tokio::test") {
-            continue;
-        }
-        let body: Vec<&str> = lines[at..].iter().copied().skip_while(|line| !line.contains("fn ")).collect();
-        let head = body[0];
-        let name = head.split_once("fn ").unwrap().1.split('(').next().unwrap().to_owned();
-        let end = body.iter().position(|line| indent(line) == indent(head) && line.trim() == "}").unwrap_or(0);
-        tests.push((name, body[..=end].to_vec()));
-    }
-    tests
-}
-
-/// A helper that decides whether a test can run gets its name, for the line `SKIPPED: name: reason`, which `make test` counts.
-#[test]
-fn a_test_that_returns_early_says_that_it_is_skipped_by_its_own_name() {
-    let mut faults = Vec::new();
-    each_source(Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap(), &mut |path, text| {
-        for (name, lines) in tests_of(text) {
-            let body = lines.join("\n");
-            let names_itself = body.contains(&format!("\"{name}\"")) || body.contains(&format!("SKIPPED: {name}:"));
-            // Deeper ones end a loop that waits, whose test panics behind it.
-            let returns = lines.iter().any(|line| {
-                let ends = line.trim() == "return;" || line.trim_end().ends_with("else { return };");
-                ends && indent(line) <= indent(lines[0]) + 8
-            });
-            let is_parent = body.contains("std::env::var") || body.contains("wait_with_output");
-            if returns && !names_itself && !is_parent {
-                faults.push(format!("{}: {name} returns early and does not name itself", path.display()));
-            }
-            let other = body.split("let test = \"").nth(1).and_then(|rest| rest.split('"').next());
-            if other.is_some_and(|other| other != name) {
-                faults.push(format!("{}: {name} calls itself {}", path.display(), other.unwrap_or_default()));
-            }
-        }
-    });
-    assert!(faults.is_empty(), "{faults:#?}");
 }
 
 /// `doctest = false` spares the tests a compilation of each crate; an example there would never run.

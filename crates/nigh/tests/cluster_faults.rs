@@ -4,6 +4,8 @@
 
 #[path = "support/programs.rs"]
 mod programs;
+#[path = "../../../tests/skipped.rs"]
+mod skipped;
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -11,6 +13,7 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 use self::programs::build_programs;
+use self::skipped::skip;
 
 fn cluster_faults(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nigh"));
@@ -39,7 +42,7 @@ fn a_cluster_under_real_faults_loses_nothing_and_both_checkers_decide_every_obje
     let parts = folder.path().to_str().unwrap();
     let output = cluster_faults(&["--faults", "6", "--seed", "3", "--parts", parts]);
     if let Some(reason) = not_installed(&output) {
-        return println!("SKIPPED: {test}: {reason}");
+        return skip(test, reason);
     }
     let report = json(&output);
     let of = |field: &str| report[field].as_u64().unwrap_or_else(|| panic!("{field} of {report:#}"));

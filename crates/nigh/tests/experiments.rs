@@ -4,6 +4,8 @@
 
 #[path = "support/programs.rs"]
 mod programs;
+#[path = "../../../tests/skipped.rs"]
+mod skipped;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -11,6 +13,7 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 use self::programs::build_programs;
+use self::skipped::skip;
 
 fn project() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -99,9 +102,8 @@ fn a_single_function_is_measured_against_swift_and_redis_with_its_ceiling() {
     let page = page.to_str().unwrap();
     let output = experiment(&["single", "--quick", "--only", "wand_edge", "--sizes", "16k", "--json", "--html", page]);
     if let Some(reason) = not_installed(&output) {
-        return println!("SKIPPED: {test}: {reason}");
+        return skip(test, reason);
     }
-    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
     let report = json(&output);
     assert!(report["machine"]["command"].as_str().unwrap().starts_with("nigh experiment single --quick"), "{report:#}");
     assert!(report["machine"]["peers"]["Swift"].as_str().unwrap().contains('.'));
@@ -120,7 +122,7 @@ fn a_single_function_is_measured_against_swift_and_redis_with_its_ceiling() {
             assert!(redis["ratio_to_redis"].is_null() && redis["load_ms"].as_f64().unwrap() > 0.0, "{redis:#}");
             assert!(row("nigh_hit").unwrap()["ratio_to_redis"].as_f64().unwrap() > 0.0);
         }
-        None => assert!(complaint.is_empty() || complaint.contains("left out"), "{complaint}"),
+        None => skip(test, "Redis or its clients for Python are left out; run `make peers`"),
     }
     assert!(std::fs::read_to_string(page).unwrap().contains("<svg"));
     assert!(!Path::new(page).with_extension("state").exists(), "nothing is left to go on with");
@@ -134,7 +136,7 @@ fn applications_of_several_stages_leave_nothing_between_them_in_the_store() {
     let page = folder.path().join("pipelines.html");
     let output = experiment(&["pipelines", "--quick", "--json", "--html", page.to_str().unwrap()]);
     if let Some(reason) = not_installed(&output) {
-        return println!("SKIPPED: {test}: {reason}");
+        return skip(test, reason);
     }
     let report = json(&output);
     let rows = report["rows"].as_array().unwrap();
@@ -160,6 +162,7 @@ fn applications_of_several_stages_leave_nothing_between_them_in_the_store() {
         (saved_most, 0.0),
         "{report:#}"
     );
+    assert!(saved_most > 0.3, "{report:#}");
     assert_eq!(std::fs::read_to_string(&page).unwrap().matches("<svg").count(), 4);
     assert!(!page.with_extension("state").exists(), "nothing is left to go on with");
 }
@@ -176,13 +179,15 @@ fn the_mixed_load_is_played_alike_by_all_sides_and_none_of_it_fails() {
     let page = folder.path().join("macro.html");
     let output = experiment(&["macro", "--quick", "--json", "--html", page.to_str().unwrap()]);
     if let Some(reason) = not_installed(&output) {
-        return println!("SKIPPED: {test}: {reason}");
+        return skip(test, reason);
     }
     let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
     let report = json(&output);
     assert!(output.status.success(), "{complaint}");
     assert_eq!((&report["failed"], &report["oom_kills"]), (&Value::from(0), &Value::from(0)), "{report:#}");
-    assert!(report["hit_ratio"].as_f64().unwrap() > 0.3, "{report:#}");
+    // Three tenants with two inputs each: of an input the first read misses, and one more where it comes meanwhile.
+    let misses = (1.0 - report["hit_ratio"].as_f64().unwrap()) * report["invocations"].as_f64().unwrap();
+    assert!(misses < 12.5 && report["hit_ratio"].as_f64() > Some(0.3), "{misses} misses: {report:#}");
     assert!(report["cache_bytes"].as_array().unwrap().len() > 4, "{report:#}");
     assert!(report["idle_gb_s"].as_f64().unwrap() > 0.0, "{report:#}");
     let rows = report["rows"].as_array().unwrap();
@@ -204,7 +209,7 @@ fn a_function_that_grows_while_the_cache_gives_way_answers_every_time() {
     build_programs();
     let output = experiment(&["shrink-impact", "--quick", "--json"]);
     if let Some(reason) = not_installed(&output) {
-        return println!("SKIPPED: {test}: {reason}");
+        return skip(test, reason);
     }
     let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
     let report = json(&output);
@@ -232,7 +237,7 @@ fn the_memory_of_functions_is_profiled_and_a_profile_that_was_cut_off_goes_on() 
     let read = |name: &str| std::fs::read_to_string(folder.path().join(format!("{name}.csv"))).unwrap();
     let first = profile("2");
     if let Some(reason) = not_installed(&first) {
-        return println!("SKIPPED: {test}: {reason}");
+        return skip(test, reason);
     }
     let complaint = String::from_utf8_lossy(&first.stderr).into_owned();
     assert_eq!(json(&first)["failures"], Value::Array(Vec::new()), "{complaint}");
@@ -272,7 +277,7 @@ fn many_functions_are_created_listed_read_again_and_the_last_one_answers() {
     let bench = ["bench", "functions", "--count", "300", "--json"];
     let output = Command::new(env!("CARGO_BIN_EXE_nigh")).args(bench).current_dir(project()).output().unwrap();
     if let Some(reason) = not_installed(&output) {
-        return println!("SKIPPED: {test}: {reason}");
+        return skip(test, reason);
     }
     let report = json(&output);
     assert_eq!(report["functions"], 300, "{report:#}");
@@ -318,7 +323,7 @@ fn a_node_and_its_s3_store_that_are_killed_under_load_lose_no_acknowledged_write
     let test = "a_node_and_its_s3_store_that_are_killed_under_load_lose_no_acknowledged_write";
     match killed_before("s3", "12") {
         Some(report) => assert!(report["store_kills"].as_u64().unwrap() > 0, "{report:#}"),
-        None => println!("SKIPPED: {test}: MinIO is not installed; run scripts/install-peers.sh"),
+        None => skip(test, "MinIO is not installed; run scripts/install-peers.sh"),
     }
 }
 
@@ -326,7 +331,7 @@ fn a_node_and_its_s3_store_that_are_killed_under_load_lose_no_acknowledged_write
 fn a_node_before_swift_that_is_killed_under_load_loses_no_acknowledged_write() {
     let test = "a_node_before_swift_that_is_killed_under_load_loses_no_acknowledged_write";
     if killed_before("swift", "6").is_none() {
-        println!("SKIPPED: {test}: Swift is not installed; run scripts/install-swift.sh");
+        skip(test, "Swift is not installed; run scripts/install-swift.sh");
     }
 }
 
@@ -341,7 +346,7 @@ fn a_node_whose_power_is_cut_under_load_loses_no_acknowledged_write_where_the_di
     command.args(["experiment", "power", "--cuts", "6", "--seconds", "1", "--json", "--progress"]).arg(&progress);
     let output = command.env("TMPDIR", folder.path()).current_dir(project()).output().unwrap();
     if let Some(reason) = not_installed(&output) {
-        return println!("SKIPPED: {test}: {reason}");
+        return skip(test, reason);
     }
     let report = json(&output);
     assert!(output.status.success(), "{report:#}");
@@ -400,7 +405,7 @@ fn who_reads_or_writes_beside_nigh_sees_what_was_acknowledged_and_loses_nothing(
     let rows = "swift,versitygw";
     let output = experiment(&["outside", "--seconds", "3", "--only", rows, "--json"]);
     if let Some(reason) = not_installed(&output) {
-        return println!("SKIPPED: {test}: {reason}");
+        return skip(test, reason);
     }
     let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{complaint} {}", String::from_utf8_lossy(&output.stdout));
@@ -408,7 +413,7 @@ fn who_reads_or_writes_beside_nigh_sees_what_was_acknowledged_and_loses_nothing(
     assert!(report["machine"]["command"].as_str().unwrap().starts_with("nigh experiment outside"), "{report:#}");
     let left_out = report["left_out"].as_array().unwrap();
     if !left_out.is_empty() {
-        return println!("SKIPPED: {test}: {left_out:?}");
+        return skip(test, format_args!("{left_out:?}"));
     }
     assert_eq!(report["rows"].as_array().unwrap().len(), 11, "{report:#}");
     for row in report["rows"].as_array().unwrap() {
@@ -441,5 +446,48 @@ fn who_reads_or_writes_beside_nigh_sees_what_was_acknowledged_and_loses_nothing(
             "freshness" => assert_eq!(of("stale_nigh_reads"), of("past_nothing") + of("past_deletions"), "{row:#}"),
             _ => {}
         }
+    }
+}
+
+#[test]
+fn slow_clients_at_every_door_fail_no_honest_call_and_are_ended() {
+    let test = "slow_clients_at_every_door_fail_no_honest_call_and_are_ended";
+    build_programs();
+    let output = experiment(&["slow-clients", "--clients", "64", "--seconds", "0.5", "--rounds", "1", "--json"]);
+    if let Some(reason) = not_installed(&output) {
+        return skip(test, reason);
+    }
+    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+    let report = json(&output);
+    assert!(output.status.success(), "{complaint} {:#}", report["broken"]);
+    // How fast the machine is decides nothing here: latencies of one round are not judged.
+    assert_eq!((&report["failed"], &report["judged"]), (&Value::from(0), &Value::from(false)), "{report:#}");
+    let calls = report["calls"].as_array().unwrap();
+    assert_eq!(calls.len(), 5 * 6, "each call beside each kind: {report:#}");
+    for row in calls {
+        let of = |field: &str| row[field].as_f64().unwrap_or_else(|| panic!("{field} of {row:#}"));
+        assert!(of("calls") >= 50.0 && of("p99_ms") >= of("p50_ms") && of("p50_quiet_ms") > 0.0, "{row:#}");
+        assert!(of("first_ms") > 0.0 && row["p99_ratio"]["value"].as_f64().unwrap() > 0.0, "{row:#}");
+    }
+    let slow = report["slow"].as_array().unwrap();
+    assert_eq!(slow.len(), 4 * 6, "each door and kind: {report:#}");
+    for row in slow {
+        let of = |field: &str| row[field].as_u64().unwrap_or_else(|| panic!("{field} of {row:#}"));
+        assert!(of("opened") >= 64 && of("watched") >= 3, "{row:#}");
+        assert_eq!((of("left"), of("watched_refused")), (0, 0), "{row:#}");
+        let (kind, watched) = (row["kind"].as_str().unwrap(), of("watched"));
+        // Who keeps the least rate is served, everybody else is ended.
+        let ends = if kind == "body-above" { (0, watched) } else { (watched, 0) };
+        assert_eq!((of("watched_ended"), of("watched_completed")), ends, "{row:#}");
+        // Who waits for nothing is ended at once, others after the time that they have.
+        let least = match kind {
+            "head" | "silent" => 9.0,
+            "body-below" | "answer" => 29.0,
+            _ => 0.0,
+        };
+        assert!(kind == "body-above" || row["ended_after_p50_s"].as_f64().unwrap() >= least, "{row:#}");
+        let stays = ["head", "body-below", "body-above", "silent"].contains(&kind);
+        assert!(!stays || of("descriptors") >= of("descriptors_quiet") + 32, "{row:#}");
+        assert!(row["memory_mib"].as_f64().unwrap() > 1.0 && row["slow_processors"].as_f64().unwrap() < 0.5, "{row:#}");
     }
 }

@@ -13,8 +13,11 @@ use serde_json::Value;
 
 #[path = "support/programs.rs"]
 mod programs;
+#[path = "../../../tests/skipped.rs"]
+mod skipped;
 
 use self::programs::build_programs;
+use self::skipped::skip;
 
 /// Several times what it takes on a machine without other work.
 const WITHIN: Duration = Duration::from_secs(900);
@@ -54,7 +57,7 @@ fn an_openwhisk_action_runs_in_the_cache_ways_that_its_input_was_predicted_to_ne
         guest.with_file("flow", include_bytes!("support/guest_openwhisk.sh")).run(&vmlinux, WITHIN)
     };
     let end = match boot() {
-        Err(error @ VmError::Missing { .. }) => return println!("SKIPPED: {test}: {error}"),
+        Err(error @ VmError::Missing { .. }) => return skip(test, error),
         end => end.unwrap(),
     };
     println!("{}", end.output);

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import sys
 import unittest
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -12,6 +14,9 @@ import swift_server
 
 from nigh_swift.client import Answer, Client, Node
 from nigh_swift.shadow import Shadow, Version
+
+sys.path.append(str(Path(__file__).resolve().parents[3] / "tests"))
+from skipped import skip
 
 DEAD = "http://127.0.0.1:9"
 _world: World | None = None
@@ -72,8 +77,7 @@ class OnSwift(unittest.TestCase):
     def setUp(self) -> None:
         missing = swift_server.missing()
         if missing:
-            print(f"SKIPPED: {self._testMethodName}: {missing}")
-            self.skipTest(missing)
+            skip(self, missing)
         self.world = world()
         self.node, self.own = self.world.node, self.world.own
         self.container = f"c{next(_numbers)}"

@@ -6,9 +6,11 @@ That the results are those of HTTP is tested against a real node (`parity.py`).
 import gc
 import io
 import os
+import sys
 import threading
 import unittest
 import weakref
+from pathlib import Path
 from unittest import mock
 
 try:
@@ -26,7 +28,9 @@ except ImportError:
 
 from nigh import wire
 from tests.responder import KEY, SECRET, Responder, packet
-from tests.skipped import skip_class_if
+
+sys.path.append(str(Path(__file__).parents[3] / "tests"))
+from skipped import skip_unless
 
 ENDPOINT = "http://127.0.0.1:9"
 LARGE = bytes(range(256)) * 1024
@@ -34,7 +38,7 @@ LARGE = bytes(range(256)) * 1024
 HTTP_FAILS = {"retries": {"total_max_attempts": 1}, "connect_timeout": 1}
 
 
-@skip_class_if(boto3 is None, "test_hook", "this Python has no boto3")
+@skip_unless(boto3, "test_hook", "this Python has no boto3")
 class WithHook(unittest.TestCase):
     def setUp(self):
         self.responder = Responder()

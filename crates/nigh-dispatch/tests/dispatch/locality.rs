@@ -10,7 +10,7 @@ use nigh_objects::{HoldingsCursor, Shards};
 use nigh_terms::ByteSize;
 use serde_json::{Value, json};
 
-use crate::processes::Processes;
+use crate::processes::{PATIENCE, Processes};
 use crate::world::{SHARDS, bucket, key, who};
 
 /// Large enough that its place matters, and small enough to be kept.
@@ -30,6 +30,28 @@ fn node(answer: &Value) -> &str {
     answer["node"].as_str().unwrap()
 }
 
+/// Invokes functions that never ran before, until `holds` is true of an answer. Gives the name of that function. The
+/// dispatcher places by the nodes' reports, which come some time after what they report.
+async fn until_one(
+    processes: &Processes,
+    named: &str,
+    payload: &Value,
+    mut holds: impl FnMut(&Value) -> bool,
+) -> String {
+    let tried = async {
+        let mut number = 0;
+        loop {
+            let name = format!("{named}-{number}");
+            if holds(&processes.invoke("c1", &name, payload.clone()).await) {
+                return name;
+            }
+            number += 1;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, tried).await.unwrap()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_sandbox_goes_to_the_node_that_holds_its_input() {
     let Some(processes) = Processes::start("a_new_sandbox_goes_to_the_node_that_holds_its_input").await else { return };
@@ -37,8 +59,17 @@ async fn a_new_sandbox_goes_to_the_node_that_holds_its_input() {
     let (_, name) = key_of_no_runner(|number| format!("input-{number}"));
     processes.world.nodes[&1].put(&name, &vec![b'x'; BYTES]).await.unwrap();
     processes.invoke("c1", "first", json!({"do": "put", "key": "other", "value": "v"})).await;
-    tokio::time::sleep(Duration::from_millis(600)).await;
-    let named = json!({"do": "get", "key": name, "input": {"bucket": bucket().as_str(), "key": name}});
+    // All nodes have reported, and that of the input has reported it.
+    let mut reported = BTreeSet::new();
+    until_one(&processes, "reported", &json!({"do": "get", "key": "other"}), |read| {
+        reported.insert(node(read).to_owned());
+        reported.len() == 3
+    })
+    .await;
+    let input = json!({"bucket": bucket().as_str(), "key": name});
+    let knows = |read: &Value| read["why"].as_str().unwrap().contains("that it reads (1 of 1 objects)");
+    until_one(&processes, "known", &json!({"do": "get", "key": "other", "input": input}), knows).await;
+    let named = json!({"do": "get", "key": name, "input": input});
     let mut elsewhere = BTreeSet::new();
     for number in 0..8 {
         let read = processes.invoke("c1", &format!("reads-{number}"), named.clone()).await;
@@ -58,19 +89,10 @@ async fn the_second_function_of_a_chain_runs_where_the_first_wrote() {
     let Some(processes) = Processes::start(test).await else { return };
     let wrote = processes.invoke("c1", "first", json!({"do": "put", "key": "small", "value": "v"})).await;
     let first = node(&wrote).to_owned();
-    // Until the others cover what was written, whatever reads it goes there.
-    tokio::time::sleep(Duration::from_millis(600)).await;
-    // One whose own order of nodes begins with another.
-    let mut second = None;
-    for number in 0..32 {
-        let name = format!("second-{number}");
-        let read = processes.invoke("c1", &name, json!({"do": "get", "key": "small"})).await;
-        if node(&read) != first {
-            second = Some(name);
-            break;
-        }
-    }
-    let second = second.unwrap();
+    // Until the others cover what was written, whatever reads it goes there. Then a function goes elsewhere, whose own
+    // order of nodes begins with another.
+    let get = json!({"do": "get", "key": "small"});
+    let second = until_one(&processes, "second", &get, |read| node(read) != first).await;
     let mut number = 0;
     for round in 0..4 {
         // Idle sandboxes that these nodes do not have are forgotten with their reports.

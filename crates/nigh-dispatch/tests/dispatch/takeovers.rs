@@ -2,9 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use nigh_invoke::schedule_runner::LeadsNamespaces as _;
 use serde_json::json;
 
 use crate::processes::{PATIENCE, Processes};
+use crate::world::who;
 
 /// The time limit of a call to an owner.
 const CALL_WITHIN: Duration = Duration::from_secs(2);
@@ -73,5 +75,24 @@ async fn a_call_to_an_owner_that_answers_not_ends_when_the_owner_is_a_member_no_
     let (put, (_called, gone)) = tokio::join!(put, gone);
     let waited = put.duration_since(gone);
     assert!(waited < CALL_WITHIN - Duration::from_millis(500), "the call went on for {waited:?}");
+    processes.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_controller_begins_the_scheduled_runs_of_a_namespace_and_another_follows_it() {
+    let test = "one_controller_begins_the_scheduled_runs_of_a_namespace_and_another_follows_it";
+    let Some(processes) = Processes::start(test).await else { return };
+    let namespace = who().namespace;
+    let leads = async |name: &str| processes.all[name].dispatcher.leads(&namespace).await;
+    assert!(leads("c1").await, "a namespace without an owner gets one");
+    assert!(!leads("c2").await && !leads("n0").await);
+    processes.kill("c1");
+    processes.declare_gone("c1");
+    let followed = async {
+        while !leads("c2").await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, followed).await.expect("nobody begins the runs");
     processes.end().await;
 }

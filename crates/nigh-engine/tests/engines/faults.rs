@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use crate::history::History;
-use crate::servers::{PATIENCE, Servers};
+use crate::servers::Servers;
 use crate::under_test::{Engine as _, Homes, SHARD, append, content, found, put};
 
 const STREAM: &str = "test-ledger-3";
@@ -36,11 +36,7 @@ impl Load {
 
     /// Waits until so many more writes were acknowledged.
     async fn goes_on(&self, more: usize) {
-        let (before, begun) = (self.history.acknowledged().len(), Instant::now());
-        while self.history.acknowledged().len() < before + more {
-            assert!(begun.elapsed() < PATIENCE, "nothing is acknowledged any more");
-            sleep(Duration::from_millis(20)).await;
-        }
+        self.history.goes_on(more).await;
     }
 
     /// Ends the load, and asks another home what there is.

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nigh_engine::journal::JournalRecovery;
 use nigh_engine::{Ledger, LedgerError};
@@ -12,6 +12,7 @@ use nigh_terms::Version;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
+use crate::servers::PATIENCE;
 use crate::under_test::{append, content, put, read};
 
 /// The longest body, bytes; some are in pieces.
@@ -109,6 +110,15 @@ impl History {
             Outcome::Refused | Outcome::Unknown => None,
         });
         acknowledged.collect()
+    }
+
+    /// Waits until so many more appends were acknowledged.
+    pub(crate) async fn goes_on(&self, more: usize) {
+        let (before, begun) = (self.acknowledged().len(), Instant::now());
+        while self.acknowledged().len() < before + more {
+            assert!(begun.elapsed() < PATIENCE, "nothing is acknowledged any more");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
     }
 
     /// Appends of which it is not known whether they took place.

@@ -11,6 +11,8 @@ mod fencing;
 mod history;
 mod limits;
 mod servers;
+#[path = "../../../../tests/skipped.rs"]
+mod skipped;
 mod suite_histories;
 mod suite_homes;
 mod suite_ledger;

@@ -11,6 +11,8 @@ use nigh_terms::SecretKey;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
+use crate::skipped::skip;
+
 /// Lines of program, version and Go module: the one place of the version.
 const VERSIONS: &str = include_str!("../../../nigh-lab/peers/versions");
 const PROGRAM: &str = "nats-server";
@@ -50,7 +52,7 @@ impl Servers {
     /// So many servers; none, and a line that says so, where they are not installed.
     pub(crate) fn start(test: &str, count: usize) -> Option<Self> {
         let Some(program) = program() else {
-            println!("SKIPPED: {test}: {PROGRAM} is not installed; run `make peers`");
+            skip(test, format_args!("{PROGRAM} is not installed; run `make peers`"));
             return None;
         };
         let (folder, token) = (tempfile::tempdir().unwrap(), SecretKey::random());

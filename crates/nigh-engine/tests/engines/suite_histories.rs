@@ -1,12 +1,12 @@
 //! What all that keeps histories must do; and of those that a cluster shares, that they have one writer at a time.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use nigh_engine::nats::NatsHistories;
 use nigh_engine::{Histories, HistoryChange, HistoryId, LocalHistories, RegistryError, SharedHistories, StateFile};
 use nigh_terms::Namespace;
+use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::servers::{PATIENCE, Servers};
@@ -95,7 +95,7 @@ async fn who_has_lost_its_histories_writes_nothing_more_and_all_that_it_wrote_is
             assert_eq!(taken.event(ONE, 1 << 40).await.unwrap(), None);
         }
         // The next one takes them amid writes.
-        let writer = Arc::clone(&taken);
+        let (writer, (count, mut counted)) = (Arc::clone(&taken), watch::channel(0));
         let writing = tokio::spawn(async move {
             let mut written = Vec::new();
             for place in (term << 20).. {
@@ -103,10 +103,11 @@ async fn who_has_lost_its_histories_writes_nothing_more_and_all_that_it_wrote_is
                     break;
                 }
                 written.push(place);
+                count.send_replace(written.len());
             }
             written
         });
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        timeout(PATIENCE, counted.wait_for(|count| *count >= 20)).await.unwrap().unwrap();
         let next = NatsHistories::open(servers.connect(3).await).await.unwrap();
         let between = next.take(&tenant(), term).await.unwrap();
         acknowledged.extend(timeout(PATIENCE, writing).await.unwrap().unwrap());
@@ -114,5 +115,5 @@ async fn who_has_lost_its_histories_writes_nothing_more_and_all_that_it_wrote_is
         acknowledged.push((term << 20) + (1 << 19));
         last = Some(between);
     }
-    assert!(acknowledged.len() > 20, "{} were acknowledged", acknowledged.len());
+    assert!(acknowledged.len() > 100, "{} were acknowledged", acknowledged.len());
 }

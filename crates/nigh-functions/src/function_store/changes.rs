@@ -112,7 +112,8 @@ impl FunctionStoreState {
         self.show_url(current.attached.url.as_ref(), None);
         self.retire_code_of(&current);
         self.remove_due_code().await;
-        Ok(())
+        // If this fails on a node alone, the next start removes them.
+        Ok(self.schedules.delete_of(namespace, name).await?)
     }
 
     pub(super) fn begin(

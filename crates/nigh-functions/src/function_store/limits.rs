@@ -7,6 +7,7 @@ use thiserror::Error;
 use crate::code_archive::ArchiveLimits;
 use crate::code_store::CodeStoreError;
 use crate::layer_store::LayerError;
+use crate::schedule_store::ScheduleError;
 
 /// The limits of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +60,8 @@ pub enum FunctionStoreError {
     Code(#[from] CodeStoreError),
     #[error(transparent)]
     Layers(#[from] LayerError),
+    #[error(transparent)]
+    Schedules(#[from] ScheduleError),
     #[error(transparent)]
     Registry(#[from] RegistryError),
     #[error("the document of function {0} cannot be read: {1}; start the nigh that wrote it, or restore a backup")]

@@ -15,6 +15,8 @@ use bytes::Bytes;
 
 use super::*;
 use crate::function::{FunctionSource as _, Runtime};
+use crate::schedule::{ScheduleName, ScheduleSettings, ScheduleTimes};
+use crate::schedule_store::ScheduleKey;
 
 fn archive(content: &str) -> Bytes {
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
@@ -278,6 +280,44 @@ async fn a_function_of_the_first_format_is_read_and_what_is_attached_to_it_lives
     store.delete(&place.tenant, &f).await.unwrap();
     store.create(&place.tenant, new("f"), archive("one")).await.unwrap();
     assert!(store.reserves().is_empty(), "a new function has what was attached to an old one");
+}
+
+#[tokio::test]
+async fn a_removed_function_takes_its_schedules_along_and_a_start_removes_those_that_a_crash_left() {
+    let place = Place::new();
+    let store = place.open(FunctionLimits::default()).await;
+    let scheduled = |name: &str, function: &str| {
+        let key = ScheduleKey { namespace: place.tenant.clone(), name: ScheduleName::new(name).unwrap() };
+        let (expression, time_zone) = ("rate(1 day)".to_owned(), "UTC".to_owned());
+        let settings = ScheduleSettings {
+            times: ScheduleTimes { expression, time_zone, start: None, end: None },
+            function: FunctionName::new(function).unwrap(),
+            target_arn: String::new(),
+            role: String::new(),
+            input: None,
+            run_age_s: None,
+            retries: None,
+            window_minutes: None,
+            enabled: true,
+            delete_after: false,
+            description: None,
+        };
+        (key, settings)
+    };
+    for name in ["f", "g"] {
+        store.create(&place.tenant, new(name), archive("one")).await.unwrap();
+        let (key, settings) = scheduled(name, name);
+        store.schedules().create(&key, settings, None).await.unwrap();
+    }
+    store.delete(&place.tenant, &FunctionName::new("f").unwrap()).await.unwrap();
+    assert_eq!(store.schedules().keys(), [scheduled("g", "g").0]);
+    let (lost, settings) = scheduled("lost", "f");
+    store.schedules().create(&lost, settings, None).await.unwrap();
+
+    let store = place.open(FunctionLimits::default()).await;
+    assert_eq!(store.schedules().keys().len(), 2);
+    store.sweep_schedules().await.unwrap();
+    assert_eq!(store.schedules().keys(), [scheduled("g", "g").0]);
 }
 
 #[tokio::test]

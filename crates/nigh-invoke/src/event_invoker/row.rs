@@ -5,7 +5,8 @@
 //! body   JSON: client_context, token, wrote; a line feed; the payload, or the record that is to be delivered
 //! ```
 //!
-//! A head of a newer format is refused: start the Nigh that wrote it.
+//! Format 2 has the stage `proposed`, which older builds do not know; all else is written in format 1. A head of a newer
+//! format is refused: start the Nigh that wrote it.
 
 use bytes::Bytes;
 use nigh_engine::{OutboxChange, OutboxId};
@@ -15,10 +16,11 @@ use nigh_terms::{ByteSize, FunctionName, InvocationId, Namespace, Timestamp, Tok
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use super::proposals::ScheduledRun;
 use crate::invocation::TriggerObject;
 
-/// The head's form that this build writes.
-const FORMAT: u32 = 1;
+/// The newest form of a head that this build reads.
+const FORMAT: u32 = 2;
 
 /// Why a row cannot be read.
 #[derive(Debug, Error)]
@@ -34,6 +36,8 @@ pub struct EventRowError {
 pub(crate) enum Stage {
     /// It is to be run.
     ToRun,
+    /// It is to be run if this node has the scheduled run, as the registry says.
+    Proposed(ScheduledRun),
     /// Its record is to be delivered.
     ToDeliver { to: Destination },
     /// It is a dead letter.
@@ -65,7 +69,8 @@ struct Format {
 impl Head {
     pub(crate) fn new(facts: &EventFacts, attempts: u32, stage: Stage) -> Self {
         let EventFacts { namespace, function, bytes, accepted } = facts.clone();
-        Self { format: FORMAT, namespace, function, bytes, accepted, attempts, stage }
+        let format = if matches!(stage, Stage::Proposed(_)) { FORMAT } else { 1 };
+        Self { format, namespace, function, bytes, accepted, attempts, stage }
     }
 
     pub(crate) fn of_letter(letter: &DeadLetter) -> Self {
@@ -159,6 +164,7 @@ impl Body {
 
 #[cfg(test)]
 mod tests {
+    use nigh_functions::schedule::ScheduleName;
     use nigh_terms::NodeNumber;
 
     use super::*;
@@ -187,8 +193,23 @@ mod tests {
         assert_eq!(Body::decode(id, stored).unwrap(), body);
         let older = Body::decode(id, b"{\"client_context\":null,\"token\":{}}\n1".to_vec());
         assert_eq!(older.unwrap(), Body::of(Bytes::from_static(b"1")), "of a build that knew of no writer");
-        let error = Head::decode(id, br#"{"format":2,"more":1}"#).unwrap_err().to_string();
-        assert!(error.contains("reads up to 1"), "{error}");
+        let error = Head::decode(id, br#"{"format":3,"more":1}"#).unwrap_err().to_string();
+        assert!(error.contains("reads up to 2"), "{error}");
         assert!(Body::decode(id, b"{}".to_vec()).is_err());
+    }
+
+    #[test]
+    fn a_scheduled_run_has_a_form_that_older_builds_refuse_and_all_else_the_one_they_read() {
+        let (id, namespace) = (InvocationId::now(), Namespace::new("tenant").unwrap());
+        let function = FunctionName::new("f").unwrap();
+        let facts = EventFacts { namespace, function, bytes: ByteSize(1), accepted: Timestamp(5) };
+        let run = ScheduledRun { schedule: ScheduleName::new("nightly").unwrap(), due: Timestamp(7) };
+        for (stage, format) in [(Stage::Proposed(run), 2), (Stage::ToRun, 1)] {
+            let OutboxChange::SetHead { head, .. } = Head::new(&facts, 0, stage.clone()).change(id).unwrap() else {
+                panic!("not a head")
+            };
+            assert_eq!(serde_json::from_slice::<serde_json::Value>(&head).unwrap()["format"], format);
+            assert_eq!(Head::decode(id, &head).unwrap().stage, stage);
+        }
     }
 }

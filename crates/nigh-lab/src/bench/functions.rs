@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde::Serialize;
 
-use super::memory::memory_of;
 use super::{code_folder, deployment};
 use crate::LabError;
 use crate::instrument::cpu_time;
@@ -18,6 +17,7 @@ use crate::instrument::error::Tried;
 use crate::instrument::machine::Machine;
 use crate::instrument::node_under_test::{NodeUnderTest, python, set, settings};
 use crate::instrument::platform::{LambdaClient, zip_folder};
+use crate::instrument::process_status::memory_of;
 use crate::instrument::stats::Sample;
 
 const HANDLER: &str = "def handler(event, context):\n    return context.function_name\n";

@@ -10,9 +10,9 @@ use serde::Serialize;
 
 use super::{Figures, RatioTarget};
 use crate::LabError;
-use crate::instrument::error::Tried;
 use crate::instrument::machine::Machine;
 use crate::instrument::made_up::{FilledMemory, failed, key};
+use crate::instrument::process_status::memory_of;
 
 /// What is asked: bytes an object, beside its pages and its key.
 const OVERHEAD_MAX: f64 = 256.0;
@@ -42,15 +42,6 @@ pub(super) struct MemoryReport {
 /// Memory of this process that is no file's and not shared.
 pub(super) fn own_memory() -> Result<u64, LabError> {
     memory_of(std::process::id(), "RssAnon")
-}
-
-/// The bytes of a process that proc_pid_status(5) has by this name.
-pub(super) fn memory_of(pid: u32, name: &str) -> Result<u64, LabError> {
-    let path = format!("/proc/{pid}/status");
-    let status = std::fs::read_to_string(&path).at(&path)?;
-    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    let kib = line.and_then(|text| text.trim().trim_end_matches(" kB").parse::<u64>().ok());
-    kib.map(|kib| kib * 1024).ok_or_else(|| LabError::file(path, &format!("it has no {name}")))
 }
 
 pub(super) async fn run(length: &MemoryLength, machine: Machine) -> Result<MemoryReport, LabError> {

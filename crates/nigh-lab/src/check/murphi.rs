@@ -153,13 +153,12 @@ mod tests {
     use nigh_check::{MurphiSource, murphi_models};
 
     use super::*;
+    use crate::skipped::skip;
 
     #[test]
     fn apta_s_published_rules_fail_with_data_and_with_a_crash_and_hold_when_mended() {
         if let Err(missing) = installed() {
-            return println!(
-                "SKIPPED: apta_s_published_rules_fail_with_data_and_with_a_crash_and_hold_when_mended: {missing}"
-            );
+            return skip("apta_s_published_rules_fail_with_data_and_with_a_crash_and_hold_when_mended", missing);
         }
         let small = |model: &MurphiModel| !model.long && model.source == MurphiSource::Apta;
         let models: Vec<MurphiModel> = murphi_models().into_iter().filter(small).collect();

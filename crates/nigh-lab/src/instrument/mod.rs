@@ -22,6 +22,7 @@ pub mod peer;
 pub(crate) mod phase_log;
 pub(crate) mod pipeline_inputs;
 pub(crate) mod platform;
+pub(crate) mod process_status;
 pub(crate) mod programs;
 pub(crate) mod progress;
 pub(crate) mod recorded_invocations;

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use nigh_node::credentials::{self, Credentials};
 use nigh_node::endpoints::Endpoints;
 use nigh_node::state_folder::StatePaths;
@@ -128,6 +130,14 @@ impl NodeUnderTest {
     pub(crate) fn signer_of(&self, namespace: &str, service: &'static str) -> Result<Signer, LabError> {
         let state = self.endpoints.admin_socket.parent().unwrap_or(Path::new("/"));
         signer_of(state, &self.endpoints, namespace, service)
+    }
+
+    /// The `authorization` of another tenant's requests to OpenWhisk's API.
+    pub(crate) fn basic_of(&self, namespace: &str) -> Result<String, LabError> {
+        let state = self.endpoints.admin_socket.parent().unwrap_or(Path::new("/"));
+        let keys = credentials::read(&StatePaths::new(state).credentials(), namespace).of_node()?;
+        let pair = STANDARD.encode(format!("{}:{}", keys.access_key, keys.secret_key.reveal()));
+        Ok(format!("Basic {pair}"))
     }
 
     /// Signs for one of its doors: `s3` or `lambda`.

@@ -12,6 +12,8 @@ use nigh_stores::swift::SwiftConfig;
 use nigh_stores::swift::auth::{EndpointChoice, SwiftLogin};
 use nigh_terms::{AccessKeyId, Namespace};
 
+use crate::skipped::skip;
+
 pub(crate) fn namespace(name: &str) -> Namespace {
     Namespace::new(name).unwrap()
 }
@@ -51,7 +53,7 @@ pub(crate) fn start(test: &str, folder: &Path) -> Option<Swift> {
             Some(swift)
         }
         Err(missing @ PeerError::NotInstalled { .. }) => {
-            println!("SKIPPED: {test}: {missing}");
+            skip(test, missing);
             None
         }
         Err(error) => panic!("{error}"),

@@ -14,6 +14,7 @@ use nigh_stores::{ListQuery, NetworkLimits, Payload, RetryPolicy, Store};
 use nigh_terms::{BucketName, Epoch, ObjectKey, SecretKey, Sequence, Timestamp, Token, Version};
 
 use crate::on_swift::{namespace, natively};
+use crate::skipped::skip;
 
 const SECRET: &str = "a secret of tests, long enough for the middleware";
 
@@ -25,7 +26,7 @@ fn start(test: &str, folder: &Path) -> Option<Swift> {
     match Swift::start_with_nigh(folder, NighMiddleware { source, secret: SecretKey::new(SECRET), nodes }) {
         Ok(swift) => Some(swift),
         Err(missing @ PeerError::NotInstalled { .. }) => {
-            println!("SKIPPED: {test}: {missing}");
+            skip(test, missing);
             None
         }
         Err(error) => panic!("{error}"),

@@ -12,6 +12,7 @@ use nigh_stores::{NetworkLimits, Payload, Store};
 use nigh_terms::{AccessKeyId, BucketName, Epoch, ObjectKey, Sequence, Timestamp, Token, Version};
 
 use super::on_swift::namespace;
+use crate::skipped::skip;
 
 /// Of the `n`th version: its entity tag is not the service's own, as that of an object in parts is not.
 fn meta_of(bytes: &[u8], n: u64) -> ObjectMeta {
@@ -90,7 +91,7 @@ fn started<P: Peer>(test: &str, peer: Result<P, PeerError>) -> Option<P> {
     match peer {
         Ok(peer) => Some(peer),
         Err(missing @ PeerError::NotInstalled { .. }) => {
-            println!("SKIPPED: {test}: {missing}");
+            skip(test, missing);
             None
         }
         Err(error) => panic!("{error}"),

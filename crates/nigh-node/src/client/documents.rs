@@ -3,6 +3,11 @@
 use nigh_objects::{EventPattern, NotificationConfig, NotificationError};
 use serde::{Deserialize, Serialize};
 
+use super::ClientError;
+
+/// What follows a function's name's place in its ARN.
+const ARN_OF_FUNCTION: &str = ":function:";
+
 /// A bucket in a list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BucketEntry {
@@ -43,13 +48,24 @@ pub struct ObjectPage {
 }
 
 /// The rules of a bucket's notification configuration that name functions.
-#[derive(Default, Serialize, Deserialize)]
-pub(super) struct NotificationRules {
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BucketNotifications {
     #[serde(rename = "CloudFunctionConfiguration", default)]
     rules: Vec<NotificationRule>,
 }
 
-#[derive(Serialize, Deserialize)]
+/// A rule that invokes a function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FunctionTrigger {
+    /// The rule's id.
+    pub id: String,
+    /// The prefix of the objects' keys; empty for any.
+    pub prefix: String,
+    /// True if `set` made the rule: `nigh deploy` did, and no other client.
+    pub is_own: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct NotificationRule {
     #[serde(rename = "Id", default)]
     id: String,
@@ -61,19 +77,19 @@ struct NotificationRule {
     filter: Option<NotificationFilter>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct NotificationFilter {
     #[serde(rename = "S3Key")]
     key: KeyFilter,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct KeyFilter {
     #[serde(rename = "FilterRule", default)]
     rules: Vec<FilterRule>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct FilterRule {
     #[serde(rename = "Name")]
     name: String,
@@ -82,34 +98,70 @@ struct FilterRule {
 }
 
 impl NotificationRule {
+    /// The value of a filter: `prefix` or `suffix`. Empty if the rule has no such filter.
+    fn filter(&self, name: &str) -> String {
+        let mut filters = self.filter.iter().flat_map(|filter| &filter.key.rules);
+        let found = filters.find(|filter| filter.name.eq_ignore_ascii_case(name));
+        found.map(|filter| filter.value.clone()).unwrap_or_default()
+    }
+
     /// The rule as the object memory has it.
     fn rule(&self) -> Result<nigh_objects::NotificationRule, NotificationError> {
-        let filters = || self.filter.iter().flat_map(|filter| &filter.key.rules);
-        let value = |name: &str| {
-            let found = filters().find(|filter| filter.name.eq_ignore_ascii_case(name));
-            found.map(|filter| filter.value.clone()).unwrap_or_default()
-        };
         Ok(nigh_objects::NotificationRule {
             id: self.id.clone(),
             function: self.function.clone(),
             events: self.events.iter().map(|event| EventPattern::new(event)).collect::<Result<_, _>>()?,
-            prefix: value("prefix"),
-            suffix: value("suffix"),
+            prefix: self.filter("prefix"),
+            suffix: self.filter("suffix"),
         })
+    }
+
+    /// True if the rule invokes `function`, which the ARN names, perhaps with a version behind it.
+    fn invokes(&self, function: &str) -> bool {
+        let named = self.function.split_once(ARN_OF_FUNCTION).map_or(self.function.as_str(), |(_, name)| name);
+        named.split(':').next() == Some(function)
     }
 }
 
-impl NotificationRules {
+/// The id of the rule that `set` makes.
+fn own_id(function: &str, prefix: &str) -> String {
+    format!("{function}:{prefix}")
+}
+
+impl BucketNotifications {
     /// Checks the rules against each other and S3's limits, as the S3 door does.
-    pub(super) fn check(&self) -> Result<(), NotificationError> {
+    ///
+    /// # Errors
+    /// What the door would answer to them.
+    pub fn check(&self) -> Result<(), ClientError> {
+        self.checked().map_err(|error| ClientError::Refused {
+            status: 400,
+            code: "InvalidArgument".to_owned(),
+            message: error.to_string(),
+        })
+    }
+
+    fn checked(&self) -> Result<(), NotificationError> {
         let rules = self.rules.iter().map(NotificationRule::rule).collect::<Result<_, _>>()?;
         NotificationConfig { rules }.check()
     }
 
+    /// The rules that invoke `function`.
+    #[must_use]
+    pub fn triggers(&self, function: &str) -> Vec<FunctionTrigger> {
+        let rules = self.rules.iter().filter(|rule| rule.invokes(function));
+        rules
+            .map(|rule| {
+                let prefix = rule.filter("prefix");
+                FunctionTrigger { id: rule.id.clone(), is_own: rule.id == own_id(function, &prefix), prefix }
+            })
+            .collect()
+    }
+
     /// Makes new objects below `prefix` invoke the function. Replaces an earlier rule for the same function and prefix.
-    pub(super) fn set(&mut self, function: &str, arn: &str, prefix: &str) {
-        let id = format!("{function}:{prefix}");
-        self.rules.retain(|rule| rule.id != id);
+    pub fn set(&mut self, function: &str, arn: &str, prefix: &str) {
+        let id = own_id(function, prefix);
+        self.remove(&id);
         let filter = NotificationFilter {
             key: KeyFilter { rules: vec![FilterRule { name: "prefix".to_owned(), value: prefix.to_owned() }] },
         };
@@ -119,6 +171,11 @@ impl NotificationRules {
             events: vec!["s3:ObjectCreated:*".to_owned()],
             filter: (!prefix.is_empty()).then_some(filter),
         });
+    }
+
+    /// Removes the rule with this id.
+    pub fn remove(&mut self, id: &str) {
+        self.rules.retain(|rule| rule.id != id);
     }
 }
 
@@ -131,15 +188,34 @@ mod tests {
         let text = "<NotificationConfiguration><CloudFunctionConfiguration><Id>old</Id><CloudFunction>arn</CloudFunction>\
                     <Event>s3:ObjectCreated:*</Event><Filter><S3Key><FilterRule><Name>Prefix</Name><Value>in/</Value>\
                     </FilterRule></S3Key></Filter></CloudFunctionConfiguration></NotificationConfiguration>";
-        let rules = || quick_xml::de::from_str::<NotificationRules>(text).unwrap();
+        let rules = || quick_xml::de::from_str::<BucketNotifications>(text).unwrap();
         let check = |prefixes: &[&str]| {
             let mut rules = rules();
             prefixes.iter().for_each(|prefix| rules.set("new", "", prefix));
-            rules.check()
+            rules.checked()
         };
         assert_eq!(check(&["out/", "other/"]), Ok(()));
         for prefixes in [&["in/a/"][..], &[""], &["out/", "out/a/"]] {
             assert!(matches!(check(prefixes), Err(NotificationError::Overlap(..))), "{prefixes:?}");
         }
+    }
+
+    #[test]
+    fn a_functions_triggers_are_found_by_the_arn_that_names_it_and_removed_by_their_ids() {
+        let arn = "arn:aws:lambda:us-east-1:000000000000:function:resize";
+        let mut rules = BucketNotifications::default();
+        rules.set("resize", arn, "in/");
+        rules.set("resizer", "arn:aws:lambda:us-east-1:000000000000:function:resizer", "other/");
+        let mut by_hand = rules.rules[0].clone();
+        by_hand.id = "by hand".to_owned();
+        by_hand.function = format!("{arn}:$LATEST");
+        by_hand.filter = None;
+        rules.rules.push(by_hand);
+        let own = FunctionTrigger { id: "resize:in/".to_owned(), prefix: "in/".to_owned(), is_own: true };
+        let foreign = FunctionTrigger { id: "by hand".to_owned(), prefix: String::new(), is_own: false };
+        assert_eq!(rules.triggers("resize"), [own, foreign.clone()]);
+        rules.remove("resize:in/");
+        assert_eq!(rules.triggers("resize"), [foreign]);
+        assert_eq!(rules.triggers("resizer").len(), 1);
     }
 }

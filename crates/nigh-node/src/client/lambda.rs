@@ -9,6 +9,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Request, StatusCode};
 use nigh_terms::FunctionName;
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use super::ClientError;
 use super::http_call::{Target, full};
@@ -46,6 +47,27 @@ pub struct FunctionChange {
 #[derive(Clone, Debug)]
 pub struct CodeUpload(pub Vec<u8>);
 
+impl CodeUpload {
+    /// Its SHA-256 in base64, as `CodeSha256` has it.
+    #[must_use]
+    pub fn sha256(&self) -> String {
+        BASE64.encode(Sha256::digest(&self.0))
+    }
+
+    fn encoded(&self) -> Value {
+        BASE64.encode(&self.0).into()
+    }
+}
+
+/// A deployed function, as `GetFunction` describes it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DescribedFunction {
+    /// Its configuration, in Lambda's form.
+    pub configuration: Value,
+    /// Its reserved concurrency.
+    pub reserved: Option<u64>,
+}
+
 /// The result of an invocation.
 #[derive(Clone, Debug)]
 pub struct InvokeReply {
@@ -66,6 +88,26 @@ pub struct LambdaClient {
 }
 
 impl FunctionChange {
+    /// The change that gives a function these settings, in Lambda's form, whatever it has now.
+    #[must_use]
+    pub fn back_to(configuration: &Value) -> Self {
+        let text = |name: &str| Some(configuration[name].as_str().unwrap_or_default().to_owned());
+        let variables = configuration["Environment"]["Variables"].as_object().cloned().unwrap_or_default();
+        let variables = variables.into_iter().filter_map(|(name, value)| Some((name, value.as_str()?.to_owned())));
+        let layers = configuration["Layers"].as_array().into_iter().flatten();
+        Self {
+            runtime: text("Runtime"),
+            handler: text("Handler"),
+            memory_mib: configuration["MemorySize"].as_u64(),
+            timeout_s: configuration["Timeout"].as_u64(),
+            ephemeral_mib: configuration["EphemeralStorage"]["Size"].as_u64(),
+            environment: Some(variables.collect()),
+            variables: BTreeMap::new(),
+            description: text("Description"),
+            layers: Some(layers.filter_map(|layer| Some(layer["Arn"].as_str()?.to_owned())).collect()),
+        }
+    }
+
     /// True if nothing is to be changed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -144,39 +186,60 @@ impl LambdaClient {
         }
     }
 
-    /// Creates the function, or changes the existing one, whose code stays if none is given. Returns its configuration,
-    /// and true if it is new.
+    /// The function and what hangs on it, or none if there is no such function.
     ///
     /// # Errors
-    /// The door's refusal; without code also that there is no such function.
+    /// Any other refusal of the door.
     #[boxed]
-    pub async fn deploy(
+    pub async fn find(&self, name: &FunctionName) -> Result<Option<DescribedFunction>, ClientError> {
+        match self.call(Method::GET, &format!("{FUNCTIONS}/{name}"), None).await {
+            Ok(mut found) => Ok(Some(DescribedFunction {
+                configuration: found["Configuration"].take(),
+                reserved: found["Concurrency"]["ReservedConcurrentExecutions"].as_u64(),
+            })),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Creates the function. Returns its configuration.
+    #[boxed]
+    pub async fn create(
         &self,
         name: &FunctionName,
         change: &FunctionChange,
-        code: Option<CodeUpload>,
-    ) -> Result<(Value, bool), ClientError> {
-        let code = code.map(|code| json!({ "ZipFile": BASE64.encode(&code.0) }));
-        match (self.get(name).await, code) {
-            (Ok(mut function), code) => {
-                if !change.is_empty() {
-                    let body = Value::Object(change.fields(&function["Environment"]["Variables"]));
-                    function = self.call(Method::PUT, &format!("{FUNCTIONS}/{name}/configuration"), Some(body)).await?;
-                }
-                if code.is_some() {
-                    function = self.call(Method::PUT, &format!("{FUNCTIONS}/{name}/code"), code).await?;
-                }
-                Ok((function, false))
-            }
-            (Err(error), Some(code)) if error.is_not_found() => {
-                let mut body = change.fields(&Value::Null);
-                body.insert("FunctionName".to_owned(), name.as_str().into());
-                body.insert("Role".to_owned(), ROLE.into());
-                body.insert("Code".to_owned(), code);
-                Ok((self.call(Method::POST, FUNCTIONS, Some(Value::Object(body))).await?, true))
-            }
-            (Err(error), _) => Err(error),
-        }
+        code: &CodeUpload,
+    ) -> Result<Value, ClientError> {
+        let mut body = change.fields(&Value::Null);
+        body.insert("FunctionName".to_owned(), name.as_str().into());
+        body.insert("Role".to_owned(), ROLE.into());
+        body.insert("Code".to_owned(), json!({ "ZipFile": code.encoded() }));
+        self.call(Method::POST, FUNCTIONS, Some(Value::Object(body))).await
+    }
+
+    /// Changes the settings of a function that has the configuration `current`. Returns the new one.
+    #[boxed]
+    pub async fn update_settings(
+        &self,
+        name: &FunctionName,
+        change: &FunctionChange,
+        current: &Value,
+    ) -> Result<Value, ClientError> {
+        let body = Value::Object(change.fields(&current["Environment"]["Variables"]));
+        self.call(Method::PUT, &format!("{FUNCTIONS}/{name}/configuration"), Some(body)).await
+    }
+
+    /// Replaces the function's code, or with `dry_run` only checks that the door would take it. Returns the
+    /// configuration.
+    #[boxed]
+    pub async fn update_code(
+        &self,
+        name: &FunctionName,
+        code: &CodeUpload,
+        dry_run: bool,
+    ) -> Result<Value, ClientError> {
+        let body = json!({ "ZipFile": code.encoded(), "DryRun": dry_run });
+        self.call(Method::PUT, &format!("{FUNCTIONS}/{name}/code"), Some(body)).await
     }
 
     /// Removes the function.
@@ -233,6 +296,25 @@ impl LambdaClient {
         Ok(made.get("FunctionUrl").and_then(Value::as_str).unwrap_or_default().to_owned())
     }
 
+    /// The URL of the function and for whom it is (`AWS_IAM`, `NONE`); none if it has no URL.
+    #[boxed]
+    pub async fn url(&self, name: &FunctionName) -> Result<Option<(String, String)>, ClientError> {
+        match self.call(Method::GET, &format!("/2021-10-31/functions/{name}/url"), None).await {
+            Ok(found) => {
+                let text = |field: &str| found[field].as_str().unwrap_or_default().to_owned();
+                Ok(Some((text("FunctionUrl"), text("AuthType"))))
+            }
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes the function's URL away.
+    #[boxed]
+    pub async fn take_url(&self, name: &FunctionName) -> Result<(), ClientError> {
+        self.call(Method::DELETE, &format!("/2021-10-31/functions/{name}/url"), None).await.map(drop)
+    }
+
     /// Queues `payload` for the function, which runs it at least once. Returns the request id.
     #[boxed]
     pub async fn invoke_later(&self, name: &FunctionName, payload: Bytes) -> Result<String, ClientError> {
@@ -279,7 +361,7 @@ impl LambdaClient {
 }
 
 /// Lambda's error: its code is in a header, its message in JSON.
-fn refusal(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> ClientError {
+pub(super) fn refusal(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> ClientError {
     let code = headers.get("x-amzn-errortype").and_then(|value| value.to_str().ok());
     // AWS appends a colon and a URL for some services.
     let code = code.and_then(|code| code.split(':').next()).unwrap_or(status.as_str()).to_owned();
@@ -294,35 +376,4 @@ fn encode(text: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_what_is_given_is_sent() {
-        assert!(FunctionChange::default().fields(&json!({ "A": "1" })).is_empty());
-        let change = FunctionChange { memory_mib: Some(256), ..FunctionChange::default() };
-        assert_eq!(Value::Object(change.fields(&Value::Null)), json!({ "MemorySize": 256 }));
-    }
-
-    #[test]
-    fn a_single_variable_is_set_beside_those_that_are_there_or_are_given() {
-        let variables = || [("B".to_owned(), "2".to_owned())].into();
-        let alone = FunctionChange { variables: variables(), ..FunctionChange::default() };
-        let sent = |change: &FunctionChange, current| change.fields(&current)["Environment"]["Variables"].clone();
-        assert_eq!(sent(&alone, json!({ "A": "1", "B": "1" })), json!({ "A": "1", "B": "2" }));
-        assert_eq!(sent(&alone, Value::Null), json!({ "B": "2" }));
-        let environment = Some([("C".to_owned(), "3".to_owned())].into());
-        let given = FunctionChange { environment, ..alone };
-        assert_eq!(sent(&given, json!({ "A": "1" })), json!({ "B": "2", "C": "3" }));
-    }
-
-    #[test]
-    fn lambdas_error_is_understood() {
-        let mut headers = HeaderMap::new();
-        headers.insert("x-amzn-errortype", "ResourceNotFoundException:http://x".parse().unwrap());
-        let body = br#"{"Type":"User","Message":"Function not found: f"}"#;
-        let refused = refusal(StatusCode::NOT_FOUND, &headers, body);
-        assert!(refused.is_not_found());
-        assert_eq!(refused.to_string(), "Function not found: f (ResourceNotFoundException)");
-    }
-}
+mod tests;

@@ -8,6 +8,7 @@ mod fetch;
 mod http_call;
 mod lambda;
 mod s3;
+mod scheduler;
 mod signer;
 mod states;
 
@@ -17,10 +18,12 @@ use thiserror::Error;
 
 pub use admin::{AdminClient, Lines, Pieces};
 pub use fetch::fetch;
-pub use lambda::{CodeUpload, FunctionChange, InvokeReply, LambdaClient};
+pub use lambda::{CodeUpload, DescribedFunction, FunctionChange, InvokeReply, LambdaClient};
 pub use nigh_functions::function_network::{NETWORK_VARIABLE, NONE, OUTBOUND};
+pub use nigh_functions::schedule::{ScheduleName, ScheduleTimes, Timetable};
 pub use nigh_schedule::activation::idempotence::IDEMPOTENT_VARIABLE;
-pub use s3::{BucketEntry, ObjectEntry, ObjectPage, S3Client};
+pub use s3::{BucketEntry, BucketNotifications, FunctionTrigger, ObjectEntry, ObjectPage, S3Client};
+pub use scheduler::SchedulerClient;
 pub use states::StatesClient;
 
 /// How long connecting may take.

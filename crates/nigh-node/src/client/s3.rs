@@ -15,12 +15,11 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio_util::io::ReaderStream;
 
 use super::ClientError;
-use super::documents::NotificationRules;
 use super::http_call::{Payload, Target, full};
 use super::signer::{PayloadHash, Signer};
 use crate::credentials::Credentials;
 
-pub use super::documents::{BucketEntry, ObjectEntry, ObjectPage};
+pub use super::documents::{BucketEntry, BucketNotifications, FunctionTrigger, ObjectEntry, ObjectPage};
 
 /// The characters that SigV4 leaves unencoded.
 const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -73,40 +72,19 @@ impl S3Client {
         self.call(Method::DELETE, &path(bucket, None), "", full("")).await.map(drop)
     }
 
-    /// Checks that `bucket` exists and would accept the rules by which `notify` invokes a function for new objects below
-    /// each of `prefixes`. The function need not exist. Changes nothing.
-    ///
-    /// # Errors
-    /// What the door answers, or what it would answer to `notify`.
+    /// The rules by which `bucket` invokes functions.
     #[boxed]
-    pub async fn check_notify(
-        &self,
-        bucket: &BucketName,
-        function: &str,
-        prefixes: &[String],
-    ) -> Result<(), ClientError> {
-        let mut rules: NotificationRules = self.document(Method::GET, &path(bucket, None), "notification").await?;
-        prefixes.iter().for_each(|prefix| rules.set(function, "", prefix));
-        let refused = |message| ClientError::Refused { status: 400, code: "InvalidArgument".to_owned(), message };
-        rules.check().map_err(|error| refused(error.to_string()))
+    pub async fn notifications(&self, bucket: &BucketName) -> Result<BucketNotifications, ClientError> {
+        self.document(Method::GET, &path(bucket, None), "notification").await
     }
 
-    /// Makes `bucket` invoke a function for each new object whose key begins with `prefix`. A rule for this function and
-    /// prefix is replaced; other rules stay.
+    /// Replaces the rules by which `bucket` invokes functions.
     ///
     /// # Errors
-    /// If the door rejects it, for example because another rule overlaps.
+    /// If the door rejects them, for example because two of them overlap, or a function is missing.
     #[boxed]
-    pub async fn notify(
-        &self,
-        bucket: &BucketName,
-        function: &str,
-        arn: &str,
-        prefix: &str,
-    ) -> Result<(), ClientError> {
-        let mut rules: NotificationRules = self.document(Method::GET, &path(bucket, None), "notification").await?;
-        rules.set(function, arn, prefix);
-        let document = quick_xml::se::to_string_with_root("NotificationConfiguration", &rules)
+    pub async fn set_notifications(&self, bucket: &BucketName, rules: &BucketNotifications) -> Result<(), ClientError> {
+        let document = quick_xml::se::to_string_with_root("NotificationConfiguration", rules)
             .map_err(|error| ClientError::Request(error.to_string()))?;
         let request = Request::builder().method(Method::PUT).header(http::header::CONTENT_LENGTH, document.len());
         self.send(request, &path(bucket, None), "notification", full(document), PayloadHash::Unsigned).await.map(drop)

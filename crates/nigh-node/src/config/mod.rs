@@ -35,7 +35,7 @@ use serde::{Deserialize, Serialize};
 pub use cluster::{ClusterSettings, Roles};
 pub use error::ConfigError;
 pub use functions::{EventSettings, FunctionSettings, Network, PrewarmMode};
-pub use layers::{Configuration, Flag, Layers};
+pub use layers::{Configuration, FUNCTION_TABLE, Flag, Layers};
 pub use lists::ListSetting;
 pub use llc::{LlcBind, LlcPolicy, LlcSettings};
 pub use memory::{MemoryLearner, MemorySettings, Sizing};

@@ -20,7 +20,7 @@ const HEAD: &str = "# Settings
 
 [Where they are set](../howto/configure.md). Times are texts with a unit (`\"60 s\"`, `\"50 ms\"`, `\"10 min\"`, `\"1 h\"`); sizes
 too (`\"64 MiB\"`), or bytes. Lists: in a variable separated by `,` (folders by `:`). The table `[function]` in the same file is
-[a function's](lambda.md). Any `NIGH_…` variable that names no setting is refused, except `NIGH_CONFIG`, `NIGH_PROFILE`,
+[a function's](lambda.md#a-folders-nightoml). Any `NIGH_…` variable that names no setting is refused, except `NIGH_CONFIG`, `NIGH_PROFILE`,
 `NIGH_ENDPOINT` (flags), `NIGH_FAST_PATH`, `NIGH_HOOK` and `NIGH_HOOK_REPORT` (Python clients).
 ";
 /// What stands for this machine in defaults.
@@ -59,8 +59,9 @@ impl Sources {
     fn read() -> Self {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/config");
         let mut sources = Self::default();
-        for entry in std::fs::read_dir(folder).unwrap() {
-            sources.add(&std::fs::read_to_string(entry.unwrap().path()).unwrap());
+        let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        for path in paths.filter(|path| path.extension() == Some("rs".as_ref())) {
+            sources.add(&std::fs::read_to_string(path).unwrap());
         }
         sources
     }

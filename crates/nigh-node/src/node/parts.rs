@@ -44,6 +44,8 @@ pub(super) async fn open_functions(foundation: &Foundation) -> Result<(FunctionS
     if foundation.cluster.is_some() {
         functions.follow().await?;
         entities.follow().await?;
+    } else {
+        functions.sweep_schedules().await?;
     }
     Ok((functions, entities))
 }

@@ -122,6 +122,7 @@ impl admin::AdminSource for RunningNode {
             draining: self.draining.get().map(|_| self.awaits()),
             levels: self.levels_now(),
             cluster: self.parts.foundation.cluster.as_ref().map(ClusterEngine::status),
+            runtimes: self.parts.catalog.names(),
             functions: self.parts.functions.totals(&self.parts.foundation.settings.namespace).0,
             cache: CacheStatus {
                 budget: usage.budget,

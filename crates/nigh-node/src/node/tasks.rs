@@ -64,6 +64,7 @@ impl Tasks {
             tasks.spawn(lead_executions(owned.clone()));
         }
         tasks.spawn(lambda.serve(listeners.lambda, doors.clone()));
+        tasks.spawn(running.schedule_runner(doors.clone()).run());
         running.endpoints.write(&parts.foundation.paths)?;
         tasks.spawn(admin::serve(Arc::clone(running), listeners.admin));
         tasks.close();

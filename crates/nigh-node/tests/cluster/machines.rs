@@ -1,10 +1,10 @@
 //! Machines that are network namespaces: who is cut off reaches nobody, and two that are separated reach all others.
 
 use std::process::Command;
-use std::time::Duration;
 
 use nigh_node::local_cluster::{NatsServers, Network, Place, find_nats_server};
 
+use crate::skipped::skip;
 use crate::support::until;
 
 /// Whether a server at `address` answers on a machine.
@@ -20,13 +20,13 @@ fn reaches(namespace: &str, url: &str) -> bool {
 async fn machines_reach_each_other_until_they_are_cut_off_or_separated() {
     let test = "machines_reach_each_other_until_they_are_cut_off_or_separated";
     let (true, Some(program)) = (rustix::process::geteuid().is_root(), find_nats_server()) else {
-        println!("SKIPPED: {test}: it needs root, and nats-server (`make peers`)");
+        skip(test, "it needs root, and nats-server (`make peers`)");
         return;
     };
     let network = match Network::make(3) {
         Ok(network) => network,
         Err(error) => {
-            println!("SKIPPED: {test}: no network namespaces can be made here: {error}");
+            skip(test, format_args!("no network namespaces can be made here: {error}"));
             return;
         }
     };
@@ -58,8 +58,10 @@ async fn machines_reach_each_other_until_they_are_cut_off_or_separated() {
     until("they see each other again", || sees(0, 2) && sees(2, 0)).await;
     drop(servers);
     drop(network);
-    tokio::time::sleep(Duration::from_millis(50)).await;
-    let left = Command::new("ip").args(["netns", "list"]).output().unwrap();
-    let left = String::from_utf8_lossy(&left.stdout).into_owned();
-    assert!(namespaces.iter().all(|namespace| !left.lines().any(|line| line.starts_with(namespace))), "{left}");
+    until("their network namespaces are gone", || {
+        let left = Command::new("ip").args(["netns", "list"]).output().unwrap();
+        let left = String::from_utf8_lossy(&left.stdout).into_owned();
+        !namespaces.iter().any(|namespace| left.lines().any(|line| line.starts_with(namespace)))
+    })
+    .await;
 }

@@ -10,6 +10,8 @@ use nigh_node::machine::Machine;
 use nigh_terms::{ByteSize, Clock, SystemClock};
 use tempfile::TempDir;
 
+use crate::skipped::skip;
+
 /// How long a test waits for what must come.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -24,7 +26,7 @@ impl Trial {
     /// So many servers; none, and a line that says so, where they are not installed.
     pub(crate) fn start(test: &str, servers: usize, shards: u16) -> Option<Self> {
         let Some(program) = find_nats_server() else {
-            println!("SKIPPED: {test}: nats-server is not installed; run `make peers`");
+            skip(test, "nats-server is not installed; run `make peers`");
             return None;
         };
         let folder = tempfile::tempdir().unwrap();

@@ -13,3 +13,5 @@ mod prewarm;
 mod programs;
 mod python;
 mod sizing;
+#[path = "../../../../tests/skipped.rs"]
+mod skipped;

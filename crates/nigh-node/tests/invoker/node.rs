@@ -76,6 +76,8 @@ struct LineDoor {
     objects: ObjectMemory,
     observers: Arc<[Arc<dyn ObjectObserver>]>,
     clock: Arc<dyn Clock>,
+    /// The calls that have come.
+    calls: Arc<AtomicU64>,
 }
 
 impl LineDoor {
@@ -83,6 +85,7 @@ impl LineDoor {
         let mut stream = BufReader::new(stream);
         let mut word = String::new();
         stream.read_line(&mut word).await?;
+        self.calls.fetch_add(1, Ordering::SeqCst);
         let said = match self.keys.enter(key) {
             Err(_) => "refused\n".to_owned(),
             Ok((principal, _under_way)) => {
@@ -155,6 +158,7 @@ pub(crate) struct Node {
     pub(crate) tenant: Namespace,
     pub(crate) objects: ObjectMemory,
     pub(crate) memory: NodeMemory,
+    data_calls: Arc<AtomicU64>,
     functions: Arc<Functions>,
     _folder: tempfile::TempDir,
 }
@@ -257,7 +261,10 @@ impl Node {
         let (objects, tenant) = (objects.unwrap(), Namespace::new("tenant").unwrap());
         let bucket = BucketName::new(BUCKET).unwrap();
         objects.create_bucket(&Principal::outside(tenant.clone()), &bucket).await.unwrap();
-        let door = LineDoor { keys: keys.clone(), objects: objects.clone(), observers, clock: Arc::clone(&clock) };
+        let data_calls = Arc::new(AtomicU64::new(0));
+        let (objects_of_door, calls) = (objects.clone(), Arc::clone(&data_calls));
+        let door =
+            LineDoor { keys: keys.clone(), objects: objects_of_door, observers, clock: Arc::clone(&clock), calls };
         let memory = match memory {
             Some(memory) => NodeMemory::open(memory, Arc::new(objects.clone()), Arc::clone(&clock)).unwrap(),
             None => NodeMemory::off(),
@@ -277,7 +284,12 @@ impl Node {
             incarnation: Incarnation(1),
         };
         let invoker = Arc::new(Invoker::new(parts, settings));
-        Ok(Self { invoker, activations, tenant, objects, memory, functions, _folder: folder })
+        Ok(Self { invoker, activations, tenant, objects, memory, data_calls, functions, _folder: folder })
+    }
+
+    /// How many data calls the sandboxes have made.
+    pub(crate) fn data_calls(&self) -> u64 {
+        self.data_calls.load(Ordering::SeqCst)
     }
 
     /// Deploys the bootstrap as `name`, of which `change` makes what the test needs.

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use crate::node::{Node, settings};
 use crate::python::python;
+use crate::skipped::skip;
 
 const LOOKS: &str = include_str!("looks.py");
 /// The function's own copy of a module that boto3 imports.
@@ -82,14 +83,14 @@ struct Case(&'static str, bool, fn(&mut Function), &'static [(&'static str, &'st
 #[tokio::test(flavor = "multi_thread")]
 async fn a_function_that_was_a_stem_sees_what_one_started_afresh_sees() {
     if let Err(why) = compare(EngineChoice::Process).await {
-        println!("SKIPPED: a_function_that_was_a_stem_sees_what_one_started_afresh_sees: {why}");
+        skip("a_function_that_was_a_stem_sees_what_one_started_afresh_sees", why);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn under_runc_a_function_that_was_a_stem_sees_the_same_too() {
     if let Err(why) = compare(EngineChoice::Runc).await {
-        println!("SKIPPED: under_runc_a_function_that_was_a_stem_sees_the_same_too: {why}");
+        skip("under_runc_a_function_that_was_a_stem_sees_the_same_too", why);
     }
 }
 
@@ -173,7 +174,7 @@ async fn stems_follow_demand_yield_to_functions_and_leave_nothing_behind() {
     let python = match python_to_warm() {
         Ok(python) => python,
         Err(why) => {
-            println!("SKIPPED: stems_follow_demand_yield_to_functions_and_leave_nothing_behind: {why}");
+            skip("stems_follow_demand_yield_to_functions_and_leave_nothing_behind", why);
             return;
         }
     };
@@ -208,7 +209,7 @@ async fn a_stem_that_dies_while_it_waits_is_replaced_and_nobody_hears_of_it() {
     let python = match python_to_warm() {
         Ok(python) => python,
         Err(why) => {
-            println!("SKIPPED: a_stem_that_dies_while_it_waits_is_replaced_and_nobody_hears_of_it: {why}");
+            skip("a_stem_that_dies_while_it_waits_is_replaced_and_nobody_hears_of_it", why);
             return;
         }
     };

@@ -7,6 +7,7 @@ use nigh_sandbox::runtime_command::PythonRuntime;
 use serde_json::json;
 
 use crate::node::{Node, settings};
+use crate::skipped::skip;
 
 const HANDLER: &str = "
 import os
@@ -37,9 +38,9 @@ pub(crate) fn python() -> Option<PythonRuntime> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_python_handler_runs_unmodified_under_awslambdaric() {
     let Some(python) = python() else {
-        println!(
-            "SKIPPED: a_python_handler_runs_unmodified_under_awslambdaric: no Python with awslambdaric; make installs \
-             one, NIGH_TEST_PYTHON names one"
+        skip(
+            "a_python_handler_runs_unmodified_under_awslambdaric",
+            "no Python with awslambdaric; make installs one, NIGH_TEST_PYTHON names one",
         );
         return;
     };

@@ -261,7 +261,7 @@ impl Door {
 
     /// A client with the tenant's key.
     pub(crate) fn client(&self) -> Client {
-        Client { address: self.address, key: self.key.clone(), seconds_off: 0 }
+        Client { address: self.address, key: self.key.clone(), seconds_off: 0, service: "lambda" }
     }
 
     /// Makes a function and panics if the door refuses.
@@ -320,6 +320,8 @@ pub(crate) struct Client {
     pub(crate) key: (AccessKeyId, SecretKey),
     /// How far its clock is off.
     pub(crate) seconds_off: i64,
+    /// For which service it signs.
+    pub(crate) service: &'static str,
 }
 
 impl Client {
@@ -336,7 +338,7 @@ impl Client {
         let lines: String = signed.iter().map(|(name, value)| format!("{name}:{value}\n")).collect();
         let path = path.replace('%', "%25");
         let canonical = format!("{method}\n{path}\n{query}\n{lines}\n{names}\n{}", hex(&Sha256::digest(body)));
-        let scope = format!("{}/eu-west-3/lambda/aws4_request", &stamp[..8]);
+        let scope = format!("{}/eu-west-3/{}/aws4_request", &stamp[..8], self.service);
         let text = format!("AWS4-HMAC-SHA256\n{stamp}\n{scope}\n{}", hex(&Sha256::digest(canonical)));
         let mut key = format!("AWS4{}", self.key.1.reveal()).into_bytes();
         for part in scope.split('/') {

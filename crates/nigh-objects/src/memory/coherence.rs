@@ -5,6 +5,7 @@
 
 mod appends;
 mod homes;
+mod writes;
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -13,19 +14,16 @@ use std::time::Duration;
 use nigh_data::segment_cost::Cost;
 use nigh_data::{ObjectError, ObjectId};
 use nigh_engine::Ledger;
-use nigh_protocol::{
-    AppendId, CacheLimits, HomeInput, HomeLimits, Member, PutFailure, ReadDecision, RequestId, Stamp, Write,
-};
-use nigh_terms::{Monotonic, Sequence, ShardId, Token, Version};
+use nigh_protocol::{CacheLimits, HomeInput, HomeLimits, Member, ReadDecision, RequestId};
+use nigh_terms::{Monotonic, Sequence, ShardId, Version};
 use tokio::sync::futures::Notified;
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, watch};
 
+pub(super) use self::writes::BegunWrite;
 use super::cluster::{CoherenceProtocol, CopyUse};
 use super::fetch::SharedFetchResult;
 use super::invocations::Invocations;
-use super::machines::{
-    Copies, EntryVersion, FetchOutcome, MachineEvent, NewHome, NewPut, Outcome, RequestState, State,
-};
+use super::machines::{Copies, EntryVersion, FetchOutcome, MachineEvent, NewHome, Outcome, RequestState, State};
 use crate::cache::CostedCopy;
 use crate::kept::CachedCopy;
 use crate::shards::Shards;
@@ -48,17 +46,6 @@ pub(super) struct BegunFetch {
     pub(super) request: RequestId,
     /// Which home to ask, and when the fetch has ended.
     pub(super) stands: watch::Receiver<RequestState>,
-}
-
-/// A write that has begun.
-pub(super) struct BegunWrite {
-    pub(super) request: RequestId,
-    /// The append that the home wants; none if the home is elsewhere, or refuses.
-    pub(super) append: Option<AppendId>,
-    pub(super) stands: watch::Receiver<RequestState>,
-    pub(super) done: oneshot::Receiver<Result<Stamp, PutFailure>>,
-    /// The copy that was cached before; none if there was none.
-    pub(super) before: Option<CostedCopy>,
 }
 
 /// The cached copies, under the lock of the machines.
@@ -313,45 +300,6 @@ impl Coherence {
         timeout(within, told).await.map_err(late)
     }
 
-    /// Begins a write by a writer that has seen `token` and has the object's write lock.
-    pub(super) fn write(
-        &self,
-        now: Monotonic,
-        object: &ObjectId,
-        write: Write,
-        token: Arc<Token>,
-    ) -> Result<(BegunWrite, Vec<CostedCopy>), ObjectError> {
-        let (begun, mut dropped) = self.step(|state, outcome| {
-            if state.node.cache.is_full() {
-                return Err(too_much());
-            }
-            let (send, done) = oneshot::channel();
-            Ok((state.write(now, outcome, self.placed(object), (write, token), Some(send)), done))
-        });
-        let (NewPut { request, append, stands }, done) = begun?;
-        // A write that begins drops its object's copy, and nothing else.
-        let before = dropped.pop();
-        Ok((BegunWrite { request, append, stands, done, before }, dropped))
-    }
-
-    /// Caches a copy of what another node has written at a home here as `version`.
-    pub(super) fn adopt(
-        &self,
-        now: Monotonic,
-        object: &ObjectId,
-        version: Version,
-        copy: CostedCopy,
-    ) -> Vec<CostedCopy> {
-        self.step(|state, outcome| state.adopt(now, outcome, self.placed(object), version, copy)).1
-    }
-
-    /// Abandons a write that was sent to no home, so it does not take place.
-    pub(super) fn withdraw_write(&self, request: RequestId) {
-        let mut state = self.state.lock();
-        state.node.puts.remove(&request);
-        state.node.cache.abandon_put(request);
-    }
-
     /// True if there is no other process.
     pub(super) const fn is_alone(&self) -> bool {
         self.happened.is_none()
@@ -360,25 +308,6 @@ impl Coherence {
     /// This incarnation of the node.
     pub(super) fn member(&self) -> Member {
         self.state.lock().node.cache.member()
-    }
-
-    /// Leaves the copy to be cached when the home is told of the write; its room is reserved.
-    pub(super) fn deposit(&self, request: RequestId, copy: CostedCopy) {
-        let mut state = self.state.lock();
-        match state.node.puts.get_mut(&request) {
-            Some(put) => put.copy = Some(copy),
-            None => state.node.cache.copies_mut().release(copy.cost),
-        }
-    }
-
-    /// Takes back the copy of a write that is committed but not to be cached.
-    pub(super) fn withdraw(&self, request: RequestId) -> Vec<CostedCopy> {
-        let mut state = self.state.lock();
-        let copy = state.node.puts.get_mut(&request).and_then(|put| put.copy.take());
-        if let Some(copy) = &copy {
-            state.node.cache.copies_mut().release(copy.cost);
-        }
-        copy.into_iter().collect()
     }
 
     /// Gives the machines the time.

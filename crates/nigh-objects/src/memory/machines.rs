@@ -6,6 +6,7 @@
 //! evicted.
 
 mod homes;
+mod outcome;
 mod replay;
 mod requests;
 
@@ -21,6 +22,7 @@ use nigh_terms::{Epoch, Monotonic, ShardId, Version};
 use tokio::sync::{oneshot, watch};
 
 pub(super) use self::homes::NewHome;
+pub(super) use self::outcome::{FetchOutcome, ForeignAnswer, MachineEvent, Outcome};
 use super::append_order::AppendOrder;
 use super::fetch::SharedFetchResult;
 use crate::cache::{CostedCopy, Shelf};
@@ -117,57 +119,6 @@ pub(super) struct State {
     shards: Shards,
     /// The last epoch of each home that was here and has ended.
     ended: BTreeMap<ShardId, Epoch>,
-}
-
-/// The outputs of the machines for others than the caller.
-#[derive(Debug)]
-pub(super) enum MachineEvent {
-    /// The node sends this to a home elsewhere.
-    Said(ShardId, Request<ObjectId>),
-    /// A home here sends this to another node.
-    Told(Reply<ObjectId>),
-    /// The writer of this version never sends its write again.
-    Settled(ShardId, Version),
-    /// A home here wants a fence appended.
-    Fences(ShardId, AppendId, Member),
-    /// A home here has declared a node dead.
-    GaveUp(Member),
-    /// This epoch of a home here is over.
-    Retired(ShardId, Epoch),
-    /// A home has declared this node dead: the node must join again.
-    Rejoin,
-}
-
-/// The results of a step.
-#[derive(Default)]
-pub(super) struct Outcome {
-    /// The caller frees these when it holds no lock.
-    pub(super) dropped: Vec<CostedCopy>,
-    pub(super) happened: Vec<MachineEvent>,
-    /// Homes whose directories are over their limit.
-    crowded: Vec<ShardId>,
-}
-
-/// What the cache did with the bytes of a fetch.
-pub(super) enum FetchOutcome {
-    /// The bytes are of this version.
-    Installed(Stamp),
-    /// The cache has taken the bytes; the fetch ends when the node covers their version.
-    InstalledWhenCovered,
-    /// The bytes may be of another version: the object is to be fetched again.
-    Refetch,
-    /// The bytes are of this version, which the home has not been told of yet.
-    NewerThanHome(Version),
-}
-
-/// The home's response to the bytes that were fetched for another node.
-pub(super) enum ForeignAnswer {
-    /// The reply goes to the node, with the bytes.
-    Found(Reply<ObjectId>),
-    /// As in `FetchOutcome`.
-    Refetch,
-    /// As in `FetchOutcome`.
-    NewerThanHome(Version),
 }
 
 impl State {

@@ -1,4 +1,6 @@
 //! The store's notices about outside: somebody reads a placeholder, begins a write, or has written.
+//!
+//! This module does what a notice asks of the object's home; `cluster/outside.rs` finds the home.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,6 +9,7 @@ use async_recursion::async_recursion as boxed;
 use nigh_data::{ETag, ObjectError, ObjectId};
 use nigh_stores::swift::shadow::SwiftTimestamp;
 use nigh_terms::{BucketName, Namespace, Version};
+use serde::{Deserialize, Serialize};
 
 use super::{ObjectMemory, ObjectMemoryState};
 use crate::sync::timeout;
@@ -18,11 +21,71 @@ const NOTICE_WITHIN: Duration = Duration::from_secs(5);
 /// The longest lease of an outside write.
 const LEASE_MAX: Duration = Duration::from_secs(3600);
 
+const fn too_many() -> ObjectError {
+    ObjectError::SlowDown("too many writes of others are under way")
+}
+
+/// What Swift's middleware reports of an object.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) enum OutsideReport {
+    /// Somebody reads the placeholder of this version, and waits.
+    Reads(Version),
+    /// Somebody begins the write that `token` names, and waits.
+    WriteBegins { token: String, lease: Duration },
+    /// That write has ended; `applied` says whether the store has it, if that is known.
+    WriteEnded { token: String, applied: Option<bool> },
+}
+
+/// What the object's home answers.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct OutsideAnswer {
+    /// For a reader: the result of the push.
+    pub(super) pushed: Option<PushOutcome>,
+    /// For a write that begins: the timestamp that it must exceed, if it is known.
+    pub(super) newest: Option<String>,
+}
+
 impl ObjectMemoryState {
     /// True if `object` is being written from outside. It is not cached then, and writes of it here go through to the
     /// store.
     pub(super) fn is_written_outside(&self, object: &ObjectId) -> bool {
         self.outside.lock().hold(object, self.clock.monotonic())
+    }
+
+    /// Acts on a report at the object's home here. Whoever calls this checks that the home is still here afterwards.
+    pub(super) async fn outside_here(
+        self: &Arc<Self>,
+        object: &ObjectId,
+        report: OutsideReport,
+    ) -> Result<OutsideAnswer, ObjectError> {
+        let mut answer = OutsideAnswer::default();
+        match report {
+            OutsideReport::Reads(version) => {
+                // A write under way may have its placeholder in the store already.
+                drop(self.order.turn(object).await?);
+                answer.pushed = Some(self.back.push_now(object, version).await?);
+            }
+            OutsideReport::WriteBegins { token, lease } => {
+                let _turn = self.order.turn(object).await?;
+                self.back.flush(object).await?;
+                let now = self.now();
+                let begun = self.outside.lock().begin(object, &token, now.after(lease.min(LEASE_MAX)), now);
+                begun.map_err(|_| too_many())?;
+                self.written_by_others(object);
+                answer.newest = self.back.newest_there(object).map(|newest| newest.0);
+            }
+            OutsideReport::WriteEnded { token, applied } => {
+                if applied != Some(false) {
+                    self.back.superseded(object).await;
+                }
+                // Also for a write that was announced to an earlier incarnation of this node.
+                self.written_by_others(object);
+                if applied.is_some() {
+                    self.outside.lock().end(object, &token);
+                }
+            }
+        }
+        Ok(answer)
     }
 
     /// Settles writes of `object` here with an outsider's, which the store has: what was acknowledged here is pushed, or
@@ -44,24 +107,24 @@ impl ObjectMemory {
         self.0.back.store().bucket_named(account, name)
     }
 
-    /// Pushes `version` of `object` now: a reader of the store has met its placeholder and waits.
+    /// Has the object's home push `version` now: a reader of the store has met its placeholder and waits.
     ///
     /// # Errors
-    /// `SlowDown` if that takes longer than a write may wait; the store's.
+    /// `SlowDown` if that takes longer than a write may wait, or no home answers; the store's.
     #[boxed]
     pub async fn push_now(&self, object: &ObjectId, version: Version) -> Result<PushOutcome, ObjectError> {
-        // A write under way may have its placeholder in the store already.
-        drop(self.0.order.turn(object).await?);
-        self.0.back.push_now(object, version).await
+        let answer = self.0.report_outside(object, OutsideReport::Reads(version)).await?;
+        Ok(answer.pushed.unwrap_or(PushOutcome::Unknown))
     }
 
     /// Prepares for an outside write of `object`. When this returns, the store has all acknowledged writes of the
-    /// object here, and no placeholder is on its way. Until `outside_write_ended`, or for `lease`, no copy is cached or
-    /// served and writes go through. Returns the timestamp, in the store's own order, that the outside write must
-    /// exceed, if it is known.
+    /// object, and no placeholder is on its way. Until `outside_write_ended`, or for `lease`, no copy is cached or
+    /// served and writes go through; in a cluster also after a move of the object's home, which the next home hears
+    /// of from this node. Returns the timestamp, in the store's own order, that the outside write must exceed, if it
+    /// is known.
     ///
     /// # Errors
-    /// `SlowDown` if too much waits; the outside write must not be made then.
+    /// `SlowDown` if too much waits, or no home answers; the outside write must not be made then.
     #[boxed]
     pub async fn outside_write_begins(
         &self,
@@ -70,28 +133,36 @@ impl ObjectMemory {
         lease: Duration,
     ) -> Result<Option<SwiftTimestamp>, ObjectError> {
         let inner = &self.0;
-        let _turn = inner.order.turn(object).await?;
-        inner.back.flush(object).await?;
-        let now = inner.clock.monotonic();
-        let begun = inner.outside.lock().begin(object, token, now.after(lease.min(LEASE_MAX)), now);
-        begun.map_err(|_| ObjectError::SlowDown("too many writes of others are under way"))?;
-        inner.written_by_others(object);
-        Ok(inner.back.newest_there(object))
+        if inner.me.is_some() {
+            // Before the home is asked: if it moves meanwhile, the next one is told.
+            let now = inner.now();
+            let begun = inner.announced.lock().begin(object, token, now.after(lease.min(LEASE_MAX)), now);
+            begun.map_err(|_| too_many())?;
+        }
+        let report = OutsideReport::WriteBegins { token: token.to_owned(), lease };
+        let begun = inner.report_outside(object, report).await;
+        let answer = begun.inspect_err(|_| inner.announced.lock().end(object, token))?;
+        Ok(answer.newest.map(SwiftTimestamp))
     }
 
     /// Ends an outside write: `applied` says whether the store has it, if that is known. Otherwise the object is held
     /// for the rest of the lease.
+    ///
+    /// # Errors
+    /// In a cluster, why the object's home was not told: it holds the object for the rest of the lease.
     #[boxed]
-    pub async fn outside_write_ended(&self, object: &ObjectId, token: &str, applied: Option<bool>) {
-        let inner = &self.0;
-        if applied != Some(false) {
-            inner.back.superseded(object).await;
-        }
-        // Also for a write that was announced to an earlier incarnation of this node.
-        inner.written_by_others(object);
+    pub async fn outside_write_ended(
+        &self,
+        object: &ObjectId,
+        token: &str,
+        applied: Option<bool>,
+    ) -> Result<(), ObjectError> {
+        let report = OutsideReport::WriteEnded { token: token.to_owned(), applied };
+        self.0.report_outside(object, report).await?;
         if applied.is_some() {
-            inner.outside.lock().end(object, token);
+            self.0.announced.lock().end(object, token);
         }
+        Ok(())
     }
 
     /// The store's notice that `object` was written or removed, by anybody: what `changed_outside` does, and where an

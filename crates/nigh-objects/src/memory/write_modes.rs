@@ -17,7 +17,7 @@ use super::write_ticket::{AsideTicket, WriteTicket};
 use crate::sync::spawn;
 use crate::write_back::{
     Base, CommittedWrite, ObjectState, PlaceholderGuard, PlaceholderOutcome, PossibleBases, Room, Write, WriteBack,
-    WriteMode, about_write, record_of,
+    WriteMode, WriteOrigin, about_write, mark_of, record_of,
 };
 
 /// A write in mode `shadow` on its way to the journal.
@@ -27,6 +27,7 @@ struct ShadowAppend<'a> {
     request: Option<RequestId>,
     change: Change,
     body: LedgerBody,
+    by: Option<WriteOrigin>,
 }
 
 impl WriteTicket {
@@ -132,21 +133,23 @@ impl WriteTicket {
         };
         let waits = back.newest_waiting(write.object).map(|newest| newest.mode);
         if !shadows.fits(write.object, &write.meta) {
-            return self.put_through(Write { mode: WriteMode::Through, ..write }).await;
+            let write = Write { mode: WriteMode::Through, ..write };
+            // As in `put`: in a cluster only pushes write the store.
+            return if self.inner.me.is_some() { self.put_journal(write).await } else { self.put_through(write).await };
         }
         // If a state without a placeholder were pushed now, it could replace the new placeholder.
         if waits.is_some_and(|mode| mode != WriteMode::Shadow) {
             back.flush(write.object).await?;
         }
-        let Write { object, meta, payload, staged, mode, request, .. } = write;
+        let Write { object, meta, payload, staged, mode, request, by, .. } = write;
         let room = back.wait_for_room(object, meta.size).await?;
-        let about = about_write(object, mode, Some(&meta), &PossibleBases::default(), None)?;
+        let about = about_write(object, mode, Some(&meta), &PossibleBases::default(), by.clone())?;
         let body = match staged {
             Some(staged) => LedgerBody::Staged(staged),
             None => back.journal_body(object, &payload, &meta).await?,
         };
         back.mark_landed(object).await;
-        let appending = ShadowAppend { object, meta, request, change: Change::Put { about }, body };
+        let appending = ShadowAppend { object, meta, request, change: Change::Put { about }, body, by };
         self.append_shadow(shadows, appending, room).await
     }
 
@@ -157,7 +160,7 @@ impl WriteTicket {
         room: Room<'_>,
     ) -> Result<CommittedWrite, ObjectError> {
         let back = self.back();
-        let ShadowAppend { object, meta, request, change, body } = appending;
+        let ShadowAppend { object, meta, request, change, body, by } = appending;
         let waits = back.newest_waiting(object).is_some();
         let name = request.map(|request| back.journal_name(request));
         let AppendResult { version, repeated } = self.append(object, name, change, body).await?;
@@ -175,6 +178,7 @@ impl WriteTicket {
                 back.announced(object, version);
                 back.note(request, object, WriteMode::Shadow, version, ObjectState::Put(Arc::clone(&meta)), true);
                 if !repeated {
+                    back.opened(object, version, by.as_ref());
                     back.wrote_shadow(object, &meta, room).await;
                     self.committed(version, false);
                 }
@@ -192,6 +196,7 @@ impl WriteTicket {
         if !repeated {
             // Recorded before the write can be pushed, because the push finds out whether the placeholder stands.
             back.note_unannounced(object, version);
+            back.opened(object, version, by.as_ref());
             back.wrote_shadow(object, &meta, room).await;
             self.committed_hidden(version);
         }
@@ -331,10 +336,4 @@ impl WriteTicket {
         });
         self.back().marking(object, marking);
     }
-}
-
-/// The record by which the journal remembers that `object` is ephemeral.
-fn mark_of(object: &ObjectId, meta: &ObjectMeta) -> Result<Record, ObjectError> {
-    let about = about_write(object, WriteMode::Ephemeral, Some(meta), &PossibleBases::default(), None)?;
-    Ok(record_of(object, None, Change::Put { about }))
 }

@@ -292,22 +292,22 @@ impl WriteTicket {
     }
 }
 
-impl WriteTicket {
-    /// Ends the write: the ephemeral object, old or new, is cached again, and no longer held for readers.
-    fn release(&self) {
-        if let Some((meta, segment)) = self.inner.back.held(&self.object)
-            && self.inner.shelf().peek(&self.object).is_none()
-            && let Some(room) = self.inner.reserve(segment.cost())
+impl ObjectMemoryState {
+    /// Caches the held bytes of an ephemeral object, unless there is a copy, and holds them for readers no longer.
+    pub(super) fn cache_held(self: &Arc<Self>, object: &ObjectId) {
+        if let Some((meta, segment)) = self.back.held(object)
+            && self.shelf().peek(object).is_none()
+            && let Some(room) = self.reserve(segment.cost())
         {
             let cost = room.take();
             let dropped = {
-                let mut shelf = self.inner.shelf();
+                let mut shelf = self.shelf();
                 shelf.release(cost);
-                shelf.keep(&self.object, CachedCopy::new(&meta, Some(segment)), cost, Origin::Ephemeral)
+                shelf.keep(object, CachedCopy::new(&meta, Some(segment)), cost, Origin::Ephemeral)
             };
-            self.inner.settle(dropped);
+            self.settle(dropped);
         }
-        self.inner.back.release(&self.object);
+        self.back.release(object);
     }
 }
 
@@ -322,8 +322,12 @@ pub(super) struct AsideTicket {
 impl AsideTicket {
     /// Call before the ledger is asked, beside the write of `ticket`.
     pub(super) fn begin(ticket: &WriteTicket) -> Self {
-        let asked = ticket.inner.coherence.appending(ticket.shard, ticket.epoch());
-        Self { inner: Arc::clone(&ticket.inner), shard: ticket.shard, asked }
+        Self::at_home(&ticket.inner, ticket.shard, ticket.epoch())
+    }
+
+    /// Call before the ledger is asked for what is no write at the home of `shard` under `epoch`.
+    pub(super) fn at_home(inner: &Arc<ObjectMemoryState>, shard: ShardId, epoch: Epoch) -> Self {
+        Self { inner: Arc::clone(inner), shard, asked: inner.coherence.appending(shard, epoch) }
     }
 
     /// The ledger gave this version.
@@ -353,7 +357,7 @@ impl Drop for WriteTicket {
         // The ledger was asked and may have the write, although it has not answered.
         self.append_failed(true);
         if matches!(*self.stage.lock(), Stage::Told) {
-            self.release();
+            self.inner.cache_held(&self.object);
             return;
         }
         if !self.refused {
@@ -361,6 +365,6 @@ impl Drop for WriteTicket {
         }
         let dropped = self.inner.coherence.not_appended(self.inner.now(), self.shard, self.append);
         self.inner.settle(dropped);
-        self.release();
+        self.inner.cache_held(&self.object);
     }
 }

@@ -34,6 +34,10 @@ struct WriteDescription {
     /// The writer; none if homes do not move.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     by: Option<WriteOrigin>,
+    /// True if the record's body is the bytes of an ephemeral object, from a home that has left for the next one. To
+    /// builds that do not know the field the object is lost, as after the home's end.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    handed_over: bool,
 }
 
 /// The writer of a write, and the writer's token. Its node sends the write to the next home if this one has not
@@ -53,6 +57,7 @@ pub(super) struct DecodedWrite {
     pub(super) becomes: ObjectState,
     pub(super) below: PossibleBases,
     pub(super) by: Option<WriteOrigin>,
+    pub(super) handed_over: bool,
 }
 
 fn text_of(base: &Base) -> Option<String> {
@@ -75,9 +80,26 @@ pub(super) fn encode(
     below: &PossibleBases,
     by: Option<WriteOrigin>,
 ) -> Result<Bytes, String> {
-    let attempts = below.attempts.iter().filter_map(text_of).collect();
-    let mut about =
-        WriteDescription { format: FORMAT, mode, meta: meta.cloned(), base: text_of(&below.base), attempts, by };
+    let (base, attempts) = (text_of(&below.base), below.attempts.iter().filter_map(text_of).collect());
+    text_of_description(WriteDescription {
+        format: FORMAT,
+        mode,
+        meta: meta.cloned(),
+        base,
+        attempts,
+        by,
+        handed_over: false,
+    })
+}
+
+/// Encodes the metadata of an ephemeral object whose bytes are the record's body, for the next home.
+pub(super) fn encode_handed_over(meta: &ObjectMeta) -> Result<Bytes, String> {
+    let (meta, base, attempts, by) = (Some(meta.clone()), None, Vec::new(), None);
+    let mode = WriteMode::Ephemeral;
+    text_of_description(WriteDescription { format: FORMAT, mode, meta, base, attempts, by, handed_over: true })
+}
+
+fn text_of_description(mut about: WriteDescription) -> Result<Bytes, String> {
     let mut text = serde_json::to_vec(&about).map_err(|error| error.to_string())?;
     if text.len() > ABOUT_MAX_BYTES
         && let Some(meta) = &mut about.meta
@@ -103,7 +125,7 @@ pub(super) fn decode(bytes: &[u8], version: Version) -> Result<DecodedWrite, Str
         base: about.base.map_or(Base::Unknown, base_of),
         attempts: about.attempts.into_iter().map(base_of).collect(),
     };
-    Ok(DecodedWrite { mode: about.mode, becomes, below, by: about.by })
+    Ok(DecodedWrite { mode: about.mode, becomes, below, by: about.by, handed_over: about.handed_over })
 }
 
 #[cfg(test)]
@@ -138,9 +160,15 @@ mod tests {
                 becomes: ObjectState::Put(Arc::new(ObjectMeta { version, ..meta.clone() })),
                 below,
                 by,
+                handed_over: false,
             };
             assert_eq!(decode(&bytes, version), Ok(expected));
         }
+        let handed_over = decode(&encode_handed_over(&meta).unwrap(), version).unwrap();
+        assert_eq!((handed_over.mode, handed_over.handed_over), (WriteMode::Ephemeral, true));
+        assert_eq!(handed_over.becomes, ObjectState::Put(Arc::new(ObjectMeta { version, ..meta.clone() })));
+        let mark = encode(WriteMode::Ephemeral, Some(&meta), &PossibleBases::default(), None).unwrap();
+        assert!(!decode(&mark, version).unwrap().handed_over);
         let gone = encode(WriteMode::Lazy, None, &PossibleBases::default(), None).unwrap();
         assert_eq!(decode(&gone, version).unwrap().becomes, ObjectState::Gone);
     }

@@ -4,16 +4,22 @@
 //! The journal gets a mark without bytes, once for each key, and nobody waits for it: an ephemeral write costs no sync.
 //! A durable write or deletion of the key comes after the mark and trims it. A crash before the mark is on the disk
 //! leaves no trace of the object.
+//!
+//! A home that leaves as planned puts the bytes into the journal. The next home takes them into memory, and the journal
+//! has a mark again.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use nigh_data::{ObjectError, ObjectId, ObjectMeta, Segment, Tags};
-use nigh_terms::Version;
+use nigh_engine::{Body as LedgerBody, Change, Record};
+use nigh_stores::Payload;
+use nigh_terms::{Epoch, ShardId, Version};
 
-use super::WriteBack;
 use super::dirty::{ObjectState, PossibleBases};
 use super::policy::WriteMode;
+use super::{WriteBack, about, about_write, record_of, unkept};
 use crate::sync::{Mutex, TaskHandle};
 
 enum Mark {
@@ -23,6 +29,15 @@ enum Mark {
 }
 
 type EphemeralBytes = (Arc<ObjectMeta>, Segment);
+
+/// An ephemeral object that a home has handed over by the journal. Its version is the record's.
+pub(crate) type HandedOverObject = (ObjectId, Arc<ObjectMeta>);
+
+/// The record by which the journal remembers that `object` is ephemeral.
+pub(crate) fn mark_of(object: &ObjectId, meta: &ObjectMeta) -> Result<Record, ObjectError> {
+    let about = about_write(object, WriteMode::Ephemeral, Some(meta), &PossibleBases::default(), None)?;
+    Ok(record_of(object, None, Change::Put { about }))
+}
 
 /// The marks and held bytes of ephemeral objects. The limit of unpushed writes bounds them.
 #[derive(Default)]
@@ -123,5 +138,49 @@ impl WriteBack {
         self.hold(object, Arc::clone(&meta), segment);
         dirty.write(object, version, WriteMode::Ephemeral, ObjectState::Put(meta), PossibleBases::default(), now);
         Ok(version)
+    }
+
+    /// The ephemeral objects of `shard` that are not lost.
+    pub(crate) fn ephemeral_of(&self, shard: ShardId) -> Vec<ObjectId> {
+        let dirty = self.dirty.lock();
+        let ephemeral = dirty.all().filter(|(.., newest, _)| {
+            newest.mode == WriteMode::Ephemeral && matches!(newest.becomes, ObjectState::Put(_))
+        });
+        let named = ephemeral.map(|(namespace, bucket, key, ..)| ObjectId {
+            namespace: namespace.clone(),
+            bucket: bucket.clone(),
+            key: key.clone(),
+        });
+        named.filter(|object| self.shards.of(object) == shard).collect()
+    }
+
+    /// Puts the bytes of an ephemeral object into the journal, for the next home. Returns the record's version, which
+    /// no write has.
+    pub(crate) async fn hand_over_bytes(
+        &self,
+        object: &ObjectId,
+        epoch: Epoch,
+        (meta, segment): EphemeralBytes,
+    ) -> Result<Version, ObjectError> {
+        let about = about::encode_handed_over(&meta).map_err(|reason| unkept(object, &reason))?;
+        let body = self.journal_body(object, &Payload::Segment(segment), &meta).await?;
+        let record = record_of(object, None, Change::Put { about });
+        Ok(self.append(object, epoch, record, body).await?.version)
+    }
+
+    /// The bytes of an object that was handed over are in memory, or lost: the journal has a mark again instead.
+    pub(crate) async fn mark_again(
+        &self,
+        object: &ObjectId,
+        epoch: Epoch,
+        meta: &ObjectMeta,
+    ) -> Result<(), ObjectError> {
+        let body = LedgerBody::Inline(Bytes::new());
+        let marked = self.append(object, epoch, mark_of(object, meta)?, body).await?.version;
+        let before = self.ephemeral.marks.lock().insert(object.clone(), Mark::There(marked));
+        if let Some(Mark::There(before)) = before {
+            self.let_go(object, |_| vec![before]).await;
+        }
+        Ok(())
     }
 }

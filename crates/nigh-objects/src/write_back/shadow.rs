@@ -14,6 +14,7 @@ use nigh_engine::RequestId;
 use nigh_stores::Shadows;
 use nigh_stores::swift::shadow::{ShadowConflict, ShadowError, SwiftTimestamp};
 use nigh_terms::Version;
+use serde::{Deserialize, Serialize};
 
 use super::dirty::{Base, ObjectState, PossibleBases, Push, WriteBackQueue};
 use super::persistor::{Copies, Outcome};
@@ -66,7 +67,7 @@ impl RefusedRequests {
 }
 
 /// The result of pushing a version that the store's readers ask for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PushOutcome {
     /// The store has the version.
     Pushed,

@@ -1,12 +1,15 @@
 //! Shards whose homes come here and leave: the journal's records of them, and its fences, which belong to no object.
 
+use std::sync::Arc;
+
 use nigh_data::{ObjectError, ObjectId};
 use nigh_engine::journal::RecoveredRecord;
 use nigh_engine::{Body, Change, LedgerError, Record, RequestId};
 use nigh_protocol::Member;
-use nigh_terms::{BucketName, Epoch, Namespace, ObjectKey, ShardId, Version};
+use nigh_terms::{BucketName, Epoch, Namespace, ObjectKey, ShardId, Token, Version};
 
 use super::dirty::{ObjectState, WriteBackQueue};
+use super::ephemeral::HandedOverObject;
 use super::policy::WriteMode;
 use super::shadow::Life;
 use super::{RequestRecord, WriteBack, about};
@@ -36,7 +39,8 @@ impl WriteBack {
     }
 
     /// Takes over what an earlier incarnation, or home, has acknowledged and not pushed. The journal has lost the bytes
-    /// of the records in `lost`.
+    /// of the records in `lost`. Returns the ephemeral objects that a home has handed over by the journal; until their
+    /// bytes are in memory, they are as good as lost.
     ///
     /// # Errors
     /// Which record cannot be read.
@@ -45,8 +49,9 @@ impl WriteBack {
         records: Vec<RecoveredRecord>,
         lost: Vec<RecoveredRecord>,
         may_lack_writes: bool,
-    ) -> Result<(), ObjectError> {
+    ) -> Result<Vec<HandedOverObject>, ObjectError> {
         let now = self.clock.monotonic();
+        let mut handed_over = Vec::new();
         let whole = records.into_iter().map(|record| (record, true));
         let mut found: Vec<_> = whole.chain(lost.into_iter().map(|record| (record, false))).collect();
         found.sort_by_key(|(record, _)| record.version);
@@ -68,6 +73,11 @@ impl WriteBack {
             }
             self.ephemeral.recover(&object, version, written.mode);
             let mut dirty = self.dirty.lock();
+            if let (true, true, ObjectState::Put(meta)) = (whole, written.handed_over, &written.becomes) {
+                handed_over.push((object.clone(), Arc::clone(meta)));
+                dirty.recover(&object, version, written.mode, written.becomes.clone(), written.below, now);
+                continue;
+            }
             if written.mode == WriteMode::Ephemeral {
                 // The record says that the object existed; its bytes are gone with the memory of the earlier
                 // incarnation.
@@ -101,7 +111,9 @@ impl WriteBack {
             }
         }
         self.work.notify_one();
-        Ok(())
+        let dirty = self.dirty.lock();
+        handed_over.retain(|(object, meta)| dirty.get(object).is_some_and(|newest| newest.version == meta.version));
+        Ok(handed_over)
     }
 
     /// The home of `shard` under `epoch` is here no more: what waits of it is the next one's to push. What a later home has
@@ -169,6 +181,14 @@ pub(crate) fn fenced(about: &[u8]) -> Option<Member> {
 /// The writer that a record names; none if it names none.
 pub(crate) fn written_by(about: &[u8]) -> Option<about::WriteOrigin> {
     about::decode(about, Version::OUTSIDE).ok()?.by
+}
+
+/// What the writer of a record that names none had seen of other shards, as far as the record says it.
+pub(crate) fn token_in(about: &[u8]) -> Token {
+    match about::decode(about, Version::OUTSIDE).map(|write| write.becomes) {
+        Ok(ObjectState::Put(meta)) => meta.token.clone(),
+        Ok(ObjectState::Gone | ObjectState::Lost) | Err(_) => Token::empty(),
+    }
 }
 
 #[cfg(test)]

@@ -7,14 +7,10 @@ use nigh_objects::Shards;
 use nigh_stores::Store;
 use nigh_terms::ByteSize;
 
-use crate::world::{SHARDS, World, bucket, key, who};
+use crate::world::{SHARDS, World, object};
 
 const BYTES: usize = 300_000;
 const OBJECTS: usize = 12;
-
-fn object(name: &str) -> ObjectId {
-    ObjectId { namespace: who().namespace, bucket: bucket(), key: key(name) }
-}
 
 /// Keys whose homes are at `node`, of three.
 fn keys_of(node: u16) -> Vec<String> {

@@ -1,6 +1,7 @@
 //! Transactions over objects whose homes are anywhere, and homes that are lost in the midst of them.
 
 use std::num::NonZeroU16;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,6 +11,7 @@ use nigh_engine::{Body, Change, Ledger, Record, RequestId};
 use nigh_objects::{ObjectMemory, Shards, TransactionName};
 use nigh_terms::{BucketName, Namespace, ObjectKey, ShardId};
 use serde_json::json;
+use tokio::sync::watch;
 
 use crate::world::{SHARDS, World, bucket, key, request, who};
 
@@ -75,9 +77,14 @@ async fn a_transaction_over_all_shards_is_seen_whole_by_every_node() {
     world.end().await;
 }
 
-/// Moves amounts between two counters until `rounds` moves were committed; gives how many are known to be, and may be.
-async fn move_about(memory: ObjectMemory, keys: Vec<String>, rounds: usize, seed: usize) -> usize {
-    let mut committed = 0;
+/// Moves amounts between two counters until `rounds` moves were committed; adds those that are known to be to `committed`.
+async fn move_about(
+    memory: ObjectMemory,
+    keys: Vec<String>,
+    rounds: usize,
+    seed: usize,
+    committed: Arc<watch::Sender<usize>>,
+) {
     for round in 0..rounds {
         let (from, to) = (&keys[(seed + round) % keys.len()], &keys[(seed * 3 + round * 5 + 1) % keys.len()]);
         if from == to {
@@ -94,7 +101,7 @@ async fn move_about(memory: ObjectMemory, keys: Vec<String>, rounds: usize, seed
             };
             match moved.await {
                 Ok(_) => {
-                    committed += 1;
+                    committed.send_modify(|count| *count += 1);
                     break;
                 }
                 Err(ObjectError::TransactionUndecided) => break,
@@ -102,7 +109,6 @@ async fn move_about(memory: ObjectMemory, keys: Vec<String>, rounds: usize, seed
             }
         }
     }
-    committed
 }
 
 async fn sum(world: &World, node: u32, keys: &[String]) -> i64 {
@@ -122,20 +128,23 @@ async fn transactions_of_many_nodes_keep_a_sum_while_a_node_and_its_homes_are_lo
     for object in &keys {
         world.nodes[&0].put(object, b"100").await.unwrap();
     }
+    let committed = Arc::new(watch::Sender::new(0));
     let movers: Vec<_> = [0, 2, 0, 2]
         .into_iter()
         .enumerate()
         .map(|(seed, node)| {
             let memory = world.nodes[&node].memory.clone();
-            tokio::spawn(move_about(memory, keys.clone(), 12, seed))
+            tokio::spawn(move_about(memory, keys.clone(), 12, seed, Arc::clone(&committed)))
         })
         .collect();
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    // A few have moved, and most are still to move.
+    let mut moved = committed.subscribe();
+    tokio::time::timeout(Duration::from_secs(60), moved.wait_for(|count| *count >= 6)).await.unwrap().unwrap();
     world.lose(1).await;
-    let mut committed = 0;
     for mover in movers {
-        committed += mover.await.unwrap();
+        mover.await.unwrap();
     }
+    let committed = *committed.borrow();
     assert!(committed > 10, "{committed} were committed");
     // What was prepared when the node was lost ends meanwhile.
     for object in &keys {

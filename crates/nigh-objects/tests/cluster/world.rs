@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU16;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -12,14 +12,15 @@ use futures::{StreamExt, TryStreamExt};
 use nigh_data::{
     Attributes, GetRequest, ListRequest, ObjectError, ObjectId, PutDone, PutRequest, Tags, WriteConditions,
 };
-use nigh_engine::nats::{Claim, LedgerSettings, NatsLedger};
+use nigh_engine::nats::{Claim, ClusterError, LedgerSettings, NatsLedger};
 use nigh_objects::cluster::{CoherenceProtocol, HomeEvent, Neighbours, Place, TakenShard};
-use nigh_objects::{MemoryLimits, ObjectMemory, Shards, WriteSettings, Writes};
+use nigh_objects::{MemoryLimits, ObjectMemory, Shards, WriteMode, WriteSettings, Writes};
 use nigh_protocol::{Dispatch, Member, NodeNumber};
 use nigh_rpc::{
     Call, ClientSettings, Handler, Hello, Identity, Method, PeerAddress, Peers, Refusal, Reply, Role, Security,
     ServerSettings, serve,
 };
+use nigh_stores::Store;
 use nigh_stores::directory::DirectoryStore;
 use nigh_terms::{
     BucketName, ByteSize, Clock, Epoch, FunctionName, Incarnation, InvocationId, Namespace, NodeId, ObjectKey,
@@ -31,8 +32,8 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::late::{Gate, LateLedger, LateStore};
-use crate::servers::Servers;
+use crate::late::{Gate, LateLedger, LateStore, Placeholders};
+use crate::servers::{PATIENCE, Servers};
 
 pub(crate) const SHARDS: u16 = 8;
 pub(crate) const CACHED: usize = 2 << 20;
@@ -85,12 +86,20 @@ pub(crate) struct World {
     /// How long a node waits for an answer of the servers; none: as long as a test may.
     answer_within: Option<Duration>,
     pub(crate) store: Arc<DirectoryStore>,
+    /// What the store shows, if its nodes write in mode `shadow`.
+    pub(crate) placeholders: Option<Arc<Placeholders>>,
+    writes: WriteSettings,
     pub(crate) nodes: BTreeMap<u32, Node>,
     homes: BTreeMap<ShardId, (u32, Epoch)>,
     claims: AtomicU64,
     lives: AtomicU64,
     coherence: CoherenceProtocol,
     _folder: TempDir,
+}
+
+/// Nodes that push soon.
+fn lazy() -> WriteSettings {
+    WriteSettings { delay: Duration::from_millis(50), ..WriteSettings::default() }
 }
 
 pub(crate) fn key(name: &str) -> ObjectKey {
@@ -103,6 +112,10 @@ pub(crate) fn who() -> Principal {
 
 pub(crate) fn bucket() -> BucketName {
     BucketName::new("bucket").unwrap()
+}
+
+pub(crate) fn object(name: &str) -> ObjectId {
+    ObjectId { namespace: who().namespace, bucket: bucket(), key: key(name) }
 }
 
 pub(crate) fn request(bytes: &[u8]) -> PutRequest {
@@ -200,12 +213,17 @@ impl World {
 
     /// The same, of nodes that wait so long for an answer of the servers.
     pub(crate) async fn start_answered_within(test: &str, count: u32, within: Duration) -> Option<Self> {
-        Self::start_as(test, count, CoherenceProtocol::Nigh, Some(within)).await
+        Self::start_as(test, count, CoherenceProtocol::Nigh, Some(within), lazy()).await
+    }
+
+    /// The same, of nodes that write by these settings.
+    pub(crate) async fn start_writing(test: &str, count: u32, writes: WriteSettings) -> Option<Self> {
+        Self::start_as(test, count, CoherenceProtocol::Nigh, None, writes).await
     }
 
     /// The same, by this protocol.
     pub(crate) async fn start_with(test: &str, count: u32, coherence: CoherenceProtocol) -> Option<Self> {
-        Self::start_as(test, count, coherence, None).await
+        Self::start_as(test, count, coherence, None, lazy()).await
     }
 
     async fn start_as(
@@ -213,6 +231,7 @@ impl World {
         count: u32,
         coherence: CoherenceProtocol,
         answer_within: Option<Duration>,
+        writes: WriteSettings,
     ) -> Option<Self> {
         let servers = Servers::start(test, 1)?;
         let folder = tempfile::tempdir().unwrap();
@@ -221,6 +240,8 @@ impl World {
             servers,
             answer_within,
             store: Arc::new(store),
+            placeholders: (writes.mode == WriteMode::Shadow).then(Arc::default),
+            writes,
             nodes: BTreeMap::new(),
             homes: BTreeMap::new(),
             claims: AtomicU64::new(0),
@@ -256,14 +277,15 @@ impl World {
         let shards = Shards::new(NonZeroU16::new(SHARDS).unwrap());
         let coherence = self.coherence;
         let place = Place { me: member, shards, neighbours: Arc::clone(&neighbours), events, coherence };
-        let settings = WriteSettings { delay: Duration::from_millis(50), ..WriteSettings::default() };
         let [appends, answers, store_puts] = std::array::from_fn(|_| Gate::new());
         let its_own = LateLedger { ledger: ledger.clone(), appends: appends.clone(), answers: answers.clone() };
+        let settings = self.writes.clone();
         let writes = Writes { ledger: Arc::new(its_own), settings, ..Writes::through(Epoch(1)) };
         let limits =
             MemoryLimits { cache: ByteSize::mib(64), cached_object: ByteSize(CACHED as u64), object: ByteSize::gib(1) };
         let spool = tempfile::tempdir().unwrap();
-        let store = Arc::new(LateStore { store: Arc::clone(&self.store), puts: store_puts.clone() });
+        let (store, placeholders) = (Arc::clone(&self.store), self.placeholders.clone());
+        let store = Arc::new(LateStore { store, puts: store_puts.clone(), placeholders });
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let opened =
             ObjectMemory::open_in_cluster(place, store, writes, clock, Vec::new(), spool.path().to_owned(), limits);
@@ -309,12 +331,21 @@ impl World {
         }
     }
 
-    /// The home of `shard` begins at a node, whoever had it.
+    /// The home of `shard` begins at a node, whoever had it. Waits until the servers answer the node.
     pub(crate) async fn give(&mut self, shard: ShardId, number: u32) {
         let node = &self.nodes[&number];
         let claim = self.claims.fetch_add(1, Ordering::Relaxed) + 1;
         let claim = Claim { shard, claim, node: node.name.clone(), incarnation: node.member.incarnation };
-        let recovered = node.ledger.take(&claim).await.unwrap();
+        let begun = Instant::now();
+        let recovered = loop {
+            match node.ledger.take(&claim).await {
+                Ok(recovered) => break recovered,
+                // The node's client connects again.
+                Err(error @ ClusterError::Unreachable { .. }) => assert!(begun.elapsed() < PATIENCE, "{error}"),
+                Err(error) => panic!("{error}"),
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        };
         assert!(recovered.damage.is_empty());
         let mut summary = Token::empty();
         for (other, (home, _)) in self.homes.iter().filter(|(other, _)| **other != shard) {
@@ -334,6 +365,14 @@ impl World {
     pub(crate) fn name_home(&self, shard: ShardId, number: u32) {
         for node in self.nodes.values() {
             node.neighbours.set_home(shard, NodeNumber(number));
+        }
+    }
+
+    /// All hear by the map of homes where the home of `shard` is.
+    pub(crate) fn tell_home(&self, shard: ShardId) {
+        let (home, epoch) = self.homes[&shard];
+        for node in self.nodes.values() {
+            node.memory.home_is(shard, NodeNumber(home), epoch);
         }
     }
 
@@ -358,10 +397,16 @@ impl World {
         }
     }
 
+    /// The bytes that the store has of an object.
+    pub(crate) async fn stored(&self, name: &str) -> Option<Vec<u8>> {
+        let (_, stream) = self.store.get(&object(name), None, None).await.ok()?;
+        let bytes: Vec<Bytes> = stream.try_collect().await.unwrap();
+        Some(bytes.concat())
+    }
+
     /// The shard of an object.
     pub(crate) fn shard_of(name: &str) -> ShardId {
-        let object = ObjectId { namespace: who().namespace, bucket: bucket(), key: key(name) };
-        Shards::new(NonZeroU16::new(SHARDS).unwrap()).of(&object)
+        Shards::new(NonZeroU16::new(SHARDS).unwrap()).of(&object(name))
     }
 
     /// Names of one shard, whose home is at node `number`.

@@ -11,6 +11,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::fast_path::{LARGE, aside, client, limits, serve};
 use crate::running::Running;
+use crate::skipped::skip;
 
 /// Says which part a program plays that a test has begun.
 const PART: &str = "NIGH_TEST_FAST_PART";
@@ -131,7 +132,7 @@ async fn memory_that_a_client_fills_and_reads_is_paid_by_the_node() {
     let groups = Group::make("node").and_then(|node| Ok((node, Group::make("client")?)));
     let (node_group, client_group) = match groups {
         Ok(groups) => groups,
-        Err(why) => return println!("SKIPPED: {TEST}: cgroups cannot be made here: {why}"),
+        Err(why) => return skip(TEST, format_args!("cgroups cannot be made here: {why}")),
     };
     let mut node = play(TEST, "node", Some(&node_group.0));
     let mut node_says = BufReader::new(node.stdout.take().unwrap());

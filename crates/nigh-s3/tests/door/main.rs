@@ -21,5 +21,7 @@ mod running;
 mod sdks;
 mod serving;
 mod sign;
+#[path = "../../../../tests/skipped.rs"]
+mod skipped;
 mod transactions;
 mod uploads;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use crate::running::Running;
+use crate::skipped::skip;
 
 fn script(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/sdk").join(name)
@@ -43,7 +44,7 @@ async fn boto3_works_with_its_default_settings() {
     let python = std::env::var("NIGH_TEST_PYTHON").unwrap_or_else(|_| "python3".to_owned());
     let has_boto3 = Command::new(&python).args(["-c", "import boto3"]).output().is_ok_and(|ran| ran.status.success());
     if !has_boto3 {
-        println!("SKIPPED: boto3_works_with_its_default_settings: {python} has no boto3; set NIGH_TEST_PYTHON");
+        skip("boto3_works_with_its_default_settings", format_args!("{python} has no boto3; set NIGH_TEST_PYTHON"));
         return;
     }
     let door = Running::start().await;
@@ -57,9 +58,9 @@ async fn boto3_s_transactions_are_whole_and_those_of_many_threads_keep_a_sum() {
     let python = std::env::var("NIGH_TEST_PYTHON").unwrap_or_else(|_| "python3".to_owned());
     let has_boto3 = Command::new(&python).args(["-c", "import boto3"]).output().is_ok_and(|ran| ran.status.success());
     if !has_boto3 {
-        println!(
-            "SKIPPED: boto3_s_transactions_are_whole_and_those_of_many_threads_keep_a_sum: {python} has no boto3; \
-             set NIGH_TEST_PYTHON"
+        skip(
+            "boto3_s_transactions_are_whole_and_those_of_many_threads_keep_a_sum",
+            format_args!("{python} has no boto3; set NIGH_TEST_PYTHON"),
         );
         return;
     }

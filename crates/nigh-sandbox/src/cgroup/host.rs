@@ -145,6 +145,7 @@ mod tests {
 
     use super::*;
     use crate::cgroup::{PROCS, Place};
+    use crate::skipped::skip;
     use nigh_schedule::memory::grant::{Grant, SandboxMemoryError};
 
     /// On a machine with two processors.
@@ -229,7 +230,7 @@ mod tests {
         let host = CgroupHost::detect(&format!("weights{}", std::process::id()), Cpusets::Unused, Trees::Controlled);
         if let Err(reason) = host.controls().cpu {
             let test = "a_group_of_the_real_kernel_weighs_what_it_books_and_not_what_it_is_granted";
-            return println!("SKIPPED: {test}: {reason}");
+            return skip(test, reason);
         }
         let group = host.create("one").unwrap();
         group.bound(Grant { memory: ByteSize::mib(64), booked: ByteSize::mib(1769) }, 8).unwrap();
@@ -252,7 +253,7 @@ mod tests {
             Ok(cpus) => cpus,
             Err(reason) => {
                 let test = "a_process_in_a_group_of_the_real_kernel_runs_where_it_is_confined_to_with_its_children";
-                return println!("SKIPPED: {test}: {reason}");
+                return skip(test, reason);
             }
         };
         let group = host.create("one").unwrap();
@@ -335,7 +336,7 @@ mod tests {
             Ok(host) => host,
             Err(reason) => {
                 let test = "a_frozen_process_in_a_real_v2_group_is_found_and_ended_by_the_sweep";
-                return println!("SKIPPED: {test}: {reason}");
+                return skip(test, reason);
             }
         };
         let group = host.create("one").unwrap();

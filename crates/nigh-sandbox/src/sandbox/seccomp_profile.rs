@@ -240,6 +240,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::skipped::skip;
 
     fn listed() -> BTreeSet<&'static str> {
         EVERYWHERE.iter().chain(HERE_TOO).map(name).collect()
@@ -318,7 +319,7 @@ mod tests {
     #[test]
     fn a_bounded_thread_is_refused_what_is_not_listed_and_keeps_the_rest() {
         if let Err(reason) = available() {
-            return println!("SKIPPED: a_bounded_thread_is_refused_what_is_not_listed_and_keeps_the_rest: {reason}");
+            return skip("a_bounded_thread_is_refused_what_is_not_listed_and_keeps_the_rest", reason);
         }
         let outcome = |number: i64, first: i64| {
             // SAFETY: these calls take numbers or null pointers only, and change nothing that others see.

@@ -17,9 +17,10 @@ use nigh_schedule::memory::grant::Grant;
 use nigh_terms::ByteSize;
 
 use crate::harness::{
-    INIT_VARIABLE, command, destroy, engine, marker, output, processes_with, run, script, settings, skip, start,
-    under_runc, until,
+    INIT_VARIABLE, command, destroy, engine, marker, output, processes_with, run, script, settings, start, under_runc,
+    until,
 };
+use crate::skipped::skip;
 
 /// Set for the process that the test of Nigh's own death starts: what its sandboxes sleep for.
 const CHILD_VARIABLE: &str = "NIGH_TEST_CHILD_MARKER";

@@ -9,9 +9,10 @@ use nigh_schedule::memory::grant::{Grant, SandboxMemoryError};
 use nigh_terms::ByteSize;
 
 use crate::harness::{
-    PATIENCE, command, destroy, engine, has_namespaces, marker, output, processes_with, run, script, settings, skip,
-    start, until,
+    PATIENCE, command, destroy, engine, has_namespaces, marker, output, processes_with, run, script, settings, start,
+    until,
 };
+use crate::skipped::skip;
 
 fn lacks_memory_control(engine: &LocalEngine, test: &str) -> bool {
     match &engine.probe().controls.memory {
@@ -69,7 +70,7 @@ async fn a_sandbox_that_is_confined_to_a_processor_runs_there_until_it_is_freed(
     let cpus = match engine.sandbox_cpus() {
         Ok(cpus) => cpus,
         Err(reason) => {
-            return skip("a_sandbox_that_is_confined_to_a_processor_runs_there_until_it_is_freed", &reason);
+            return skip("a_sandbox_that_is_confined_to_a_processor_runs_there_until_it_is_freed", reason);
         }
     };
     let name = marker();

@@ -3,7 +3,7 @@
 //! As root every test runs under Nigh's own engine. `elsewhere` runs the same tests again under runc, as a user without
 //! rights, and where the kernel refuses namespaces.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "all of this is tests")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "all of this is tests")]
 
 mod elsewhere;
 mod harness;
@@ -11,4 +11,6 @@ mod life;
 mod limits;
 mod network;
 mod runc;
+#[path = "../../../../tests/skipped.rs"]
+mod skipped;
 mod walls;

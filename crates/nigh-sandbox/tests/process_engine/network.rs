@@ -15,8 +15,9 @@ use nigh_sandbox::sandbox::local::{EngineSettings, LocalEngine};
 use nigh_sandbox::sandbox::{DATA_PORT, OutboundSettings, RUNTIME_PORT, SandboxEnd, SandboxEngine as _};
 
 use crate::harness::{
-    Function, INIT_VARIABLE, PATIENCE, command, destroy, marker, processes_with, run, settings, skip, start, until,
+    Function, INIT_VARIABLE, PATIENCE, command, destroy, marker, processes_with, run, settings, start, until,
 };
+use crate::skipped::skip;
 
 /// Names that the test's own name server knows end so.
 const ZONE: &str = "sandbox.test";
@@ -43,7 +44,7 @@ fn with_outbound(resolvers: Vec<IpAddr>) -> EngineSettings {
 async fn equipped(test: &str, resolvers: Vec<IpAddr>) -> Option<(LocalEngine, Ipv4Addr)> {
     let engine = LocalEngine::open(with_outbound(resolvers)).await.unwrap();
     if let Err(why) = engine.outbound() {
-        skip(test, &why);
+        skip(test, why);
         return None;
     }
     let Some(address) = own_address() else {
@@ -265,7 +266,7 @@ async fn the_tool_stands_in_the_sandboxs_cgroup_without_privilege_and_both_end_t
     let settings = with_outbound(Vec::new());
     let engine = LocalEngine::open(settings.clone()).await.unwrap();
     if let Err(why) = engine.outbound() {
-        return skip(test, &why);
+        return skip(test, why);
     }
     if engine.probe().controls.freezer.is_err() {
         return skip(test, "without a cgroup it cannot be found");

@@ -10,7 +10,8 @@ use std::time::Duration;
 use nigh_sandbox::sandbox::local::{EngineChoice, EngineSettings, LocalEngine};
 use nigh_sandbox::sandbox::{SandboxEngine as _, SandboxError};
 
-use crate::harness::{INIT_VARIABLE, destroy, output, run, script, settings, skip, start, until};
+use crate::harness::{INIT_VARIABLE, destroy, output, run, script, settings, start, until};
+use crate::skipped::skip;
 
 /// Set for the process that is killed while it makes containers: its name, and the folder that its runc works in.
 const CHILD_INSTANCE: &str = "NIGH_TEST_CHILD_INSTANCE";
@@ -22,7 +23,7 @@ fn install(source: &Path, program: &Path) {
     assert!(Command::new("install").args(["-m", "755"]).args([source, program]).status().unwrap().success());
 }
 
-/// The engine with a runc of the test's own, or nothing and said so.
+/// The engine with a runc of the test's own; nothing, and said so, where runc is absent or may not be run.
 async fn with_own_runc(test: &str) -> Option<(LocalEngine, PathBuf, tempfile::TempDir)> {
     let folders = ["/usr/sbin", "/usr/bin", "/usr/local/sbin"];
     let Some(installed) = folders.map(|folder| PathBuf::from(folder).join("runc")).into_iter().find(|it| it.is_file())
@@ -30,17 +31,15 @@ async fn with_own_runc(test: &str) -> Option<(LocalEngine, PathBuf, tempfile::Te
         skip(test, "runc is not installed here");
         return None;
     };
+    if !rustix::process::geteuid().is_root() {
+        skip(test, "only root can use runc");
+        return None;
+    }
     let folder = tempfile::tempdir().unwrap();
     let runc = folder.path().join("runc");
     install(&installed, &runc);
     let settings = EngineSettings { choice: EngineChoice::Runc, runc: Some(runc.clone()), blanks: 0, ..settings() };
-    match LocalEngine::open(settings).await {
-        Ok(engine) => Some((engine, runc, folder)),
-        Err(error) => {
-            skip(test, &error.to_string());
-            None
-        }
-    }
+    Some((LocalEngine::open(settings).await.unwrap(), runc, folder))
 }
 
 #[tokio::test(flavor = "multi_thread")]

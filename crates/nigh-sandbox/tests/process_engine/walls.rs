@@ -10,8 +10,9 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::harness::{
-    command, destroy, engine, has_namespaces, output, run, script, settings, skip, start, under_runc, until,
+    command, destroy, engine, has_namespaces, output, run, script, settings, start, under_runc, until,
 };
+use crate::skipped::skip;
 
 const SHARED: &str = "files, processes and network are the host's here";
 

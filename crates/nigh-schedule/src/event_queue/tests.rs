@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use nigh_functions::event_config::Destination;
 use nigh_terms::Timestamp;
 use rand::{Rng as _, SeedableRng as _};
 
@@ -81,6 +82,25 @@ fn finished(command: Option<Command>) -> (Condition, Fate, u32) {
         Some(Command::Finish { condition, fate, attempts, .. }) => (condition, fate, attempts),
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn an_undecided_event_takes_its_room_and_runs_only_when_it_is_confirmed() {
+    let mut scene = Scene::limited(QueueLimits { events_max: 2, running_max: 2, ..QueueLimits::default() });
+    let (run, not) = (InvocationId::now(), InvocationId::now());
+    for id in [run, not] {
+        scene.queue.restore_proposed(id, facts("a", "f", scene.now), scene.now);
+    }
+    let namespace = Namespace::new("a").unwrap();
+    assert!(scene.queue.has(&namespace, run) && !scene.queue.has(&namespace, InvocationId::now()));
+    scene.pass(HOUR);
+    assert!(scene.started().is_empty());
+    assert!(scene.accept("a", "f").is_err(), "there is no room beside the two");
+    assert!(!scene.queue.drop_event(&namespace, run));
+    scene.queue.stored(run, scene.now);
+    scene.queue.not_stored(not);
+    assert_eq!(scene.started(), [(run, 1)]);
+    assert!(scene.accept("a", "f").is_ok());
 }
 
 #[test]

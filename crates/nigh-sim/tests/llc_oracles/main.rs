@@ -6,13 +6,14 @@
 
 #![expect(
     clippy::unwrap_used,
-    clippy::print_stdout,
     clippy::disallowed_methods,
     clippy::disallowed_types,
-    reason = "a test runs programs, ends by panicking, and says aloud what it skips"
+    reason = "a test runs programs and ends by panicking"
 )]
 
 mod program;
+#[path = "../../../../tests/skipped.rs"]
+mod skipped;
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -25,6 +26,7 @@ use nigh_sim::llc::{
 };
 use nigh_terms::{ClosId, WayMask, Ways};
 use program::{Kind, Recording, Reference};
+use skipped::skip;
 
 /// Sets of the last level; one more way adds 4 KiB.
 const SETS: u32 = 64;
@@ -190,9 +192,9 @@ fn every_miss_equals_pycachesims_at_each_number_of_ways() {
     let python = pycachesim_python();
     let installed = Command::new(&python).args(["-c", "import cachesim"]).stderr(Stdio::null()).status();
     if !installed.is_ok_and(|status| status.success()) {
-        println!(
-            "SKIPPED: {name}: no pycachesim in {}; scripts/install-cache-simulators.sh installs it",
-            python.display()
+        skip(
+            name,
+            format_args!("no pycachesim in {}; scripts/install-cache-simulators.sh installs it", python.display()),
         );
         return;
     }

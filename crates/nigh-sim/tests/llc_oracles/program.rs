@@ -6,6 +6,8 @@ use std::process::{Command, Output};
 use nigh_sim::llc::LINE_BYTES;
 use tempfile::TempDir;
 
+use crate::skipped::skip;
+
 /// What a reference does. A read and a write of one instruction to one place count as a read, as cachegrind counts
 /// them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +55,7 @@ impl Recording {
     /// Compiles `walk.c` and traces it. Where the tools for that are missing, says that `test` is skipped.
     pub(super) fn of_walk(test: &str) -> Option<Self> {
         if !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
-            println!("SKIPPED: {test}: the program is for Linux on x86-64");
+            skip(test, "the program is for Linux on x86-64");
             return None;
         }
         if missing(test, "cc") {
@@ -73,7 +75,7 @@ impl Recording {
     /// Traces a program of the system, its dynamic loader included.
     pub(super) fn of_installed(test: &str, program: &str) -> Option<Self> {
         if !Path::new(program).exists() {
-            println!("SKIPPED: {test}: there is no {program} here");
+            skip(test, format_args!("there is no {program} here"));
             return None;
         }
         Self::of(test, TempDir::new().unwrap(), PathBuf::from(program))
@@ -106,7 +108,7 @@ impl Recording {
 fn missing(test: &str, tool: &str) -> bool {
     let missing = Command::new(tool).arg("--version").output().is_err();
     if missing {
-        println!("SKIPPED: {test}: there is no {tool} here");
+        skip(test, format_args!("there is no {tool} here"));
     }
     missing
 }

@@ -56,6 +56,9 @@ pub struct FeaturesStatus {
     pub waiting: usize,
     /// Parser processes.
     pub processes: usize,
+    /// Objects whose features are not stored yet; after a crash they are looked at again.
+    #[serde(default)]
+    pub unstored: usize,
 }
 
 #[derive(Default)]
@@ -63,6 +66,8 @@ struct Counts {
     looked: AtomicU64,
     failed: AtomicU64,
     processes: AtomicUsize,
+    /// Changes that are being stored, and are among `FeatureRecorderState::changes` no more. Set under its lock.
+    storing: AtomicUsize,
 }
 
 struct FeatureRecorderState {
@@ -119,6 +124,10 @@ impl FeatureRecorder {
         let (objects, bytes) = self.0.known.lock().usage();
         let (waiting, dropped) = self.0.queue.lock().counts();
         let counts = &self.0.counts;
+        let unstored = {
+            let changes = self.0.changes.lock();
+            changes.len() + counts.storing.load(Ordering::Relaxed)
+        };
         FeaturesStatus {
             objects,
             bytes,
@@ -127,6 +136,7 @@ impl FeatureRecorder {
             dropped,
             waiting,
             processes: counts.processes.load(Ordering::Relaxed),
+            unstored,
         }
     }
 
@@ -236,8 +246,9 @@ impl FeatureRecorderState {
     }
 
     fn keep(&self, known: KnownObject) {
-        let gone = self.known.lock().keep(known.clone());
+        // Locked first: whoever sees the features finds them counted as unstored.
         let mut changes = self.changes.lock();
+        let gone = self.known.lock().keep(known.clone());
         let object = known.object.clone();
         changes.set(&object, Some(known));
         for object in gone {
@@ -246,10 +257,15 @@ impl FeatureRecorderState {
     }
 
     async fn write_changes(&self) {
-        let changes = std::mem::take(&mut *self.changes.lock());
+        let changes = {
+            let mut waiting = self.changes.lock();
+            self.counts.storing.store(waiting.len(), Ordering::Relaxed);
+            std::mem::take(&mut *waiting)
+        };
         if let Err(error) = stored_rows::write(&*self.registry, changes).await {
             tracing::warn!(%error, "features of objects cannot be stored; the objects are looked at again after the next start");
         }
+        self.counts.storing.store(0, Ordering::Relaxed);
     }
 
     async fn look(

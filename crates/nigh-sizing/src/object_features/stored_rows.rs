@@ -34,6 +34,11 @@ struct Document {
 pub(super) struct Changes(HashMap<ObjectId, Option<KnownObject>>);
 
 impl Changes {
+    /// The number of changed objects.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Sets or removes an object's features. The size alone is not stored.
     pub(super) fn set(&mut self, object: &ObjectId, known: Option<KnownObject>) {
         if self.0.len() < CHANGES_MAX || self.0.contains_key(object) {

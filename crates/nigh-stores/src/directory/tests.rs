@@ -12,6 +12,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::directory::commit::Step;
+use crate::skipped::skip;
 
 fn namespace() -> Namespace {
     Namespace::new("tenant").unwrap()
@@ -246,9 +247,7 @@ async fn a_payload_on_another_file_system_is_copied() {
     let (root, store) = store_with_bucket().await;
     let elsewhere = tempfile::tempdir_in("/dev/shm").unwrap();
     if fs::metadata(elsewhere.path()).unwrap().dev() == fs::metadata(root.path()).unwrap().dev() {
-        println!(
-            "SKIPPED: a_payload_on_another_file_system_is_copied: /dev/shm is on the temporary folder's file system"
-        );
+        skip("a_payload_on_another_file_system_is_copied", "/dev/shm is on the temporary folder's file system");
         return;
     }
     let file = elsewhere.path().join("payload");

@@ -80,7 +80,7 @@ fn held(fast: &FastPathStatus) -> String {
 
 /// How many objects have recorded features, and how their headers are read.
 fn looked_at(features: &FeaturesStatus) -> String {
-    let FeaturesStatus { objects, bytes, looked, failed, dropped, waiting, processes } = *features;
+    let FeaturesStatus { objects, bytes, looked, failed, dropped, waiting, processes, unstored: _ } = *features;
     let mut said = format!(
         "features of {objects} objects, {bytes}; {looked} headers read, {waiting} waiting, {processes} processes"
     );

@@ -5,6 +5,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::platform::{Node, python};
+use crate::skipped::skip;
 
 #[test]
 fn an_invocation_says_which_cache_ways_its_data_needs_also_where_none_can_be_given() {
@@ -16,7 +17,7 @@ fn an_invocation_says_which_cache_ways_its_data_needs_also_where_none_can_be_giv
     let level = levels.as_array().unwrap().iter().find(|level| level["name"] == "cache ways").unwrap();
     assert_eq!(&status["level"], level);
     if status["shape"].is_null() {
-        return println!("SKIPPED: {test}: the processor does not say what its last-level cache is: {level}");
+        return skip(test, format_args!("the processor does not say what its last-level cache is: {level}"));
     }
     let ways = status["shape"]["ways"].as_u64().unwrap();
     assert_eq!(node.json(["llc", "layout"])[0]["mask"], json!((1_u64 << ways) - 1), "the default class has every way");
@@ -57,9 +58,9 @@ fn a_memory_trace_makes_a_model_that_predicts_where_no_cache_can_be_allocated() 
     let node = Node::start(&python);
     let status = node.json(["llc", "status"]);
     if status["shape"].is_null() {
-        return println!(
-            "SKIPPED: {test}: the processor does not say what its last-level cache is: {}",
-            status["level"]
+        return skip(
+            test,
+            format_args!("the processor does not say what its last-level cache is: {}", status["level"]),
         );
     }
     let traces = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/llc-traces");
@@ -101,7 +102,7 @@ fn a_profile_that_cannot_be_made_says_why() {
     let failed = node.nigh(["llc", "profile", "echo"]);
     assert_eq!(failed.status.code(), Some(2), "no event is wrong usage");
     if node.json(["llc", "status"])["level"]["on"] == json!(true) {
-        return println!("SKIPPED: {test}: this machine can allocate cache; the refusal is for those that cannot");
+        return skip(test, "this machine can allocate cache; the refusal is for those that cannot");
     }
     let failed = node.nigh(["llc", "profile", "echo", "--event", "{}"]);
     let words = String::from_utf8_lossy(&failed.stderr).into_owned();
@@ -144,7 +145,7 @@ fn a_guard_reports_on_a_functions_invocations_beside_the_node_that_runs_them() {
     let node = Node::start(&python);
     node.deploy("echo");
     if node.json(["llc", "status"])["shape"].is_null() {
-        return println!("SKIPPED: {test}: the processor does not say what its last-level cache is");
+        return skip(test, "the processor does not say what its last-level cache is");
     }
     node.ok(["invoke", "echo", r#"{"sleep": 0.2}"#]);
     let none = node.nigh(["llc", "guard", "--function", "nobody", "--slo-us", "1000"]);

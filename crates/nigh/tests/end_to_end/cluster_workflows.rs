@@ -10,8 +10,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-use crate::platform::{NIGH, PATIENCE, command, python, wait_for};
+use crate::platform::{NIGH, PATIENCE, command, python, sdk_environment, wait_for};
 use crate::programs::build_programs;
+use crate::skipped::skip;
 
 /// Leaves a mark in a bucket each time it begins.
 const STEPS: &str = r#"
@@ -31,7 +32,7 @@ const LONG_S: f64 = 5.0;
 const SANDBOXES: usize = 4;
 
 /// A cluster, killed when dropped.
-struct Nodes {
+pub(crate) struct Nodes {
     cluster: LocalCluster,
     runtime: Runtime,
     states: Vec<PathBuf>,
@@ -40,10 +41,10 @@ struct Nodes {
 
 impl Nodes {
     /// As many nodes, with a bucket for marks and the function twice: `again` says that it is idempotent, `once` does not.
-    fn start(test: &str, nodes: u8) -> Option<Self> {
+    pub(crate) fn start(test: &str, nodes: u8) -> Option<Self> {
         let python = python(test)?;
         let Some(nats_server) = find_nats_server() else {
-            println!("SKIPPED: {test}: nats-server is not installed; `make peers` installs it");
+            skip(test, "nats-server is not installed; `make peers` installs it");
             return None;
         };
         build_programs();
@@ -77,9 +78,14 @@ impl Nodes {
     }
 
     fn deploy(&self, name: &str, more: &[&str]) {
+        self.deploy_code(name, STEPS, more);
+    }
+
+    /// Deploys a module with a `handler`.
+    pub(crate) fn deploy_code(&self, name: &str, module: &str, more: &[&str]) {
         let code = self.folder.path().join("code");
         std::fs::create_dir_all(&code).unwrap();
-        std::fs::write(code.join("app.py"), STEPS).unwrap();
+        std::fs::write(code.join("app.py"), module).unwrap();
         let status = self.json(0, &["status"]);
         let levels = status["levels"].as_array().unwrap();
         let python = levels.iter().find(|level| level["name"] == "python").unwrap();
@@ -90,13 +96,13 @@ impl Nodes {
     }
 
     /// Runs the command at a node; it must succeed. What it prints.
-    fn ok(&self, node: usize, arguments: &[&str]) -> String {
+    pub(crate) fn ok(&self, node: usize, arguments: &[&str]) -> String {
         let output = command(&self.states[node]).args(arguments).output().unwrap();
         assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     }
 
-    fn json(&self, node: usize, arguments: &[&str]) -> Value {
+    pub(crate) fn json(&self, node: usize, arguments: &[&str]) -> Value {
         let all: Vec<&str> = ["--json"].into_iter().chain(arguments.iter().copied()).collect();
         serde_json::from_str(&self.ok(node, &all)).unwrap()
     }
@@ -137,21 +143,31 @@ impl Nodes {
     }
 
     /// The node that owns the one namespace.
-    fn owner(&self) -> usize {
-        let owns = |node: &usize| self.meter(*node, "nigh_dispatch_namespaces_owned") > 0.0;
+    pub(crate) fn owner(&self) -> usize {
+        self.owner_beside(self.states.len())
+    }
+
+    /// The same, if one node does not answer.
+    pub(crate) fn owner_beside(&self, silent: usize) -> usize {
+        let owns = |node: &usize| *node != silent && self.meter(*node, "nigh_dispatch_namespaces_owned") > 0.0;
         (0..self.states.len()).find(owns).unwrap()
+    }
+
+    /// The environment of an SDK that talks to a node.
+    pub(crate) fn sdk_environment(&self, node: usize) -> Vec<(String, String)> {
+        sdk_environment(&self.states[node])
     }
 
     fn running(&self, node: usize) -> usize {
         self.json(node, &["status"])["sandboxes"]["running"].as_u64().unwrap() as usize
     }
 
-    fn kill(&mut self, node: usize) {
+    pub(crate) fn kill(&mut self, node: usize) {
         self.cluster.nodes()[node].process().kill().unwrap();
     }
 
     /// Starts a node again; all know it then.
-    fn start_again(&mut self, node: usize) {
+    pub(crate) fn start_again(&mut self, node: usize) {
         self.cluster.nodes()[node].process().run().unwrap();
         let all = self.states.len();
         let (cluster, runtime) = (&mut self.cluster, &self.runtime);

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::isolation::engines;
 use crate::platform::{Node, python, wait_for};
+use crate::skipped::skip;
 
 /// A handler that knows nothing of Nigh but what it asks the hook at the end.
 const HANDLER: &str = r#"
@@ -96,11 +97,11 @@ fn aiobotocore_beside_the_hook_goes_over_http_and_is_counted() {
     let Some(python) = python(test) else { return };
     let aio = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.deps/s3fs/bin/python");
     if !aio.exists() {
-        return println!("SKIPPED: {test}: {} is missing; scripts/install-test-tools.sh installs it", aio.display());
+        return skip(test, format_args!("{} is missing; scripts/install-test-tools.sh installs it", aio.display()));
     }
     let (output, said) = by_package(&Node::start(&python), &aio, "tests.aio");
     if output.status.code() == Some(NOT_HERE) {
-        return println!("SKIPPED: {test}: {}", said.trim());
+        return skip(test, said.trim());
     }
     assert!(output.status.success(), "{said}");
     assert_eq!(checks(&said), 12, "{said}");
@@ -135,7 +136,7 @@ fn a_function_s_boto3_goes_the_fast_way_under_each_engine_prewarmed_or_not() {
             }
             let (said, start) = says(&node, &format!("function-{number}"));
             if said["address"].is_null() {
-                println!("SKIPPED: {test}: sandboxes have no network of their own here");
+                skip(test, "sandboxes have no network of their own here");
                 return;
             }
             assert_eq!((&said["right"], &said["fast"], &said["http"]), (&json!(true), &expected, &json!({})), "{said}");
@@ -188,7 +189,7 @@ fn what_a_sandbox_holds_is_taken_off_its_limit_and_with_what_it_uses_is_no_more_
     let held = said["views"].as_u64().unwrap() * EACH;
     let status = node.json(["status"])["fast_path"].clone();
     if limits(&node, BOOKED).is_empty() {
-        println!("SKIPPED: {test}: sandboxes have no memory limits here");
+        skip(test, "sandboxes have no memory limits here");
         return;
     }
     assert_eq!(said["right"], json!(true), "{said}");

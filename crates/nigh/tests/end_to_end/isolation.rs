@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::platform::{NIGH, Node, python, wait_for};
 use crate::programs::build_programs;
+use crate::skipped::skip;
 
 /// Asks for so many invocations at once as boto3 does, and prints how they were answered: a JSON object of counts.
 const BURST: &str = r#"
@@ -38,7 +39,7 @@ pub(crate) fn runc() -> Option<PathBuf> {
 /// The setting of each sandbox engine that this machine has.
 pub(crate) fn engines(test: &str) -> Vec<&'static str> {
     if runc().is_none() {
-        println!("SKIPPED: {test}: runc is not installed, or this user is not root: one engine of two is tested");
+        skip(test, "runc is not installed, or this user is not root: one engine of two is tested");
         return vec!["functions.engine=process"];
     }
     vec!["functions.engine=process", "functions.engine=runc"]
@@ -49,7 +50,7 @@ fn no_escape_attempt_succeeds_behind_walls_and_each_does_without_them() {
     let test = "no_escape_attempt_succeeds_behind_walls_and_each_does_without_them";
     let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     if !project.join(".deps/python/bin/python3").exists() {
-        return println!("SKIPPED: {test}: `make deps` has not been run");
+        return skip(test, "`make deps` has not been run");
     }
     build_programs();
     let output = Command::new(NIGH).args(["experiment", "escape", "--json"]).current_dir(&project).output().unwrap();
@@ -85,7 +86,7 @@ fn a_runc_that_goes_missing_is_told_to_callers_and_in_the_status_and_serves_agai
     let test = "a_runc_that_goes_missing_is_told_to_callers_and_in_the_status_and_serves_again_when_it_is_back";
     let Some(python) = python(test) else { return };
     let Some(installed) = runc() else {
-        return println!("SKIPPED: {test}: it needs root and runc");
+        return skip(test, "it needs root and runc");
     };
     let folder = tempfile::tempdir().unwrap();
     let (there, away) = (folder.path().join("runc"), folder.path().join("away"));
@@ -224,7 +225,7 @@ fn real_programs_run_behind_the_walls_of_each_engine() {
         for (program, outcome) in said {
             let outcome = outcome.as_str().unwrap();
             if outcome.starts_with("absent") {
-                println!("SKIPPED: {test}: {program}: {outcome}");
+                skip(test, format_args!("{program}: {outcome}"));
             } else {
                 assert_eq!(outcome, "works", "{engine}: {program}");
             }
@@ -250,14 +251,14 @@ fn a_function_reaches_the_network_where_it_asks_and_the_operator_permits_it() {
     let test = "a_function_reaches_the_network_where_it_asks_and_the_operator_permits_it";
     let Some(python) = python(test) else { return };
     if !rustix::process::geteuid().is_root() || Command::new("slirp4netns").arg("--version").output().is_err() {
-        return println!("SKIPPED: {test}: it needs root and slirp4netns");
+        return skip(test, "it needs root and slirp4netns");
     }
     let own = std::net::UdpSocket::bind("0.0.0.0:0").and_then(|socket| {
         socket.connect("192.0.2.1:9")?;
         Ok(socket.local_addr()?.ip())
     });
     let Some(own) = own.ok().filter(|address| !address.is_loopback()) else {
-        return println!("SKIPPED: {test}: this machine has no address but loopback");
+        return skip(test, "this machine has no address but loopback");
     };
     let listener = std::net::TcpListener::bind((own, 0)).unwrap();
     let event = format!(r#"{{"host": "{own}", "port": {}}}"#, listener.local_addr().unwrap().port());

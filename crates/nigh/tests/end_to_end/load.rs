@@ -6,6 +6,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::platform::{Node, command, python};
+use crate::skipped::skip;
 
 fn project() -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -18,7 +19,7 @@ const TENANTS: [&str; 9] =
 fn has_inputs(test: &str) -> bool {
     let there = project().join(".deps/inputs/MANIFEST.json").exists();
     if !there {
-        println!("SKIPPED: {test}: the inputs are missing; `make deps` makes them");
+        skip(test, "the inputs are missing; `make deps` makes them");
     }
     there
 }

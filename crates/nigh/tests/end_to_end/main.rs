@@ -3,13 +3,16 @@
 //!
 //! Needs a Python with awslambdaric and boto3: `NIGH_TEST_PYTHON`, else the one that `make deps` installs.
 
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "tests: a broken expectation panics, a skip is seen")]
+#![expect(clippy::unwrap_used, reason = "tests: a broken expectation panics")]
 
 mod backup;
 mod cache_ways;
+mod cluster_outsiders;
+mod cluster_schedules;
 mod cluster_workflows;
 mod command_line;
 mod crashes;
+mod development;
 mod events;
 mod fast_path;
 mod functions;
@@ -21,9 +24,13 @@ mod openwhisk;
 mod platform;
 #[path = "../support/programs.rs"]
 mod programs;
+mod projects;
+mod schedules;
 mod sdks;
 mod segments;
 mod sessions;
+#[path = "../../../../tests/skipped.rs"]
+mod skipped;
 mod small_disk;
 mod store_down;
 mod terminal;

@@ -62,8 +62,7 @@ fn the_features_of_a_picture_that_boto3_puts_are_seen_by_the_command_also_after_
 
     boto3(&node, &python, "s3.put_object(Bucket='data', Key='a b/ä.png', Body=png(32, 16))");
     wait_for("a look at the new version", || features(&node, address)["in_width"] == 32.0);
-    // It is in the state file half a second later.
-    std::thread::sleep(std::time::Duration::from_secs(2));
+    wait_for("its features to be stored", || node.json(["status"])["features"]["unstored"] == 0);
     let parsers = parser_processes(node.process_id());
     assert!(!parsers.is_empty());
     node.kill();

@@ -6,6 +6,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use crate::platform::{Node, python};
+use crate::skipped::skip;
 
 /// The exit status with which `run.sh` says that an SDK is not on this machine.
 const NOT_HERE: i32 = 77;
@@ -67,7 +68,7 @@ fn openwhisks_own_client_drives_a_whole_node() {
         .unwrap();
     let (said, why) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     if output.status.code() == Some(NOT_HERE) {
-        println!("SKIPPED: {test}: {}", why.trim());
+        skip(test, why.trim());
         return;
     }
     assert!(output.status.success(), "{}\n{said}\n{why}", output.status);

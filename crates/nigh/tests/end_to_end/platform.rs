@@ -12,6 +12,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::programs::build_programs;
+use crate::skipped::skip;
 
 /// How long anything may take here; the machine is shared.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -48,7 +49,7 @@ pub(crate) fn python(test: &str) -> Option<PathBuf> {
         .status()
         .is_ok_and(|status| status.success());
     if !has_all {
-        println!("SKIPPED: {test}: {} has no awslambdaric and boto3; `make deps` installs them", python.display());
+        skip(test, format_args!("{} has no awslambdaric and boto3; `make deps` installs them", python.display()));
     }
     has_all.then_some(python)
 }
@@ -176,28 +177,12 @@ impl Node {
 
     /// Where it listens, as it tells scripts.
     pub(crate) fn endpoints(&self) -> Value {
-        serde_json::from_slice(&fs::read(self.state.join("endpoints.json")).unwrap()).unwrap()
+        endpoints(&self.state)
     }
 
     /// The environment of an SDK that talks to it.
     pub(crate) fn sdk_environment(&self) -> Vec<(String, String)> {
-        let endpoints = self.endpoints();
-        let text = |name: &str| endpoints[name].as_str().unwrap().to_owned();
-        let credentials = fs::read_to_string(self.state.join("credentials")).unwrap();
-        let key = |name: &str| {
-            credentials.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(" = ")).unwrap().to_owned()
-        };
-        vec![
-            ("AWS_ENDPOINT_URL".to_owned(), text("s3")),
-            ("AWS_ENDPOINT_URL_S3".to_owned(), text("s3")),
-            ("AWS_ENDPOINT_URL_LAMBDA".to_owned(), text("lambda")),
-            ("AWS_ENDPOINT_URL_SFN".to_owned(), text("lambda")),
-            ("AWS_DEFAULT_REGION".to_owned(), text("region")),
-            ("AWS_REGION".to_owned(), text("region")),
-            ("AWS_ACCESS_KEY_ID".to_owned(), key("aws_access_key_id")),
-            ("AWS_SECRET_ACCESS_KEY".to_owned(), key("aws_secret_access_key")),
-            ("AWS_EC2_METADATA_DISABLED".to_owned(), "true".to_owned()),
-        ]
+        sdk_environment(&self.state)
     }
 
     /// Its process.
@@ -274,6 +259,32 @@ impl Drop for Node {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+fn endpoints(state: &Path) -> Value {
+    serde_json::from_slice(&fs::read(state.join("endpoints.json")).unwrap()).unwrap()
+}
+
+/// The environment of an SDK that talks to the node with this state.
+pub(crate) fn sdk_environment(state: &Path) -> Vec<(String, String)> {
+    let endpoints = endpoints(state);
+    let text = |name: &str| endpoints[name].as_str().unwrap().to_owned();
+    let credentials = fs::read_to_string(state.join("credentials")).unwrap();
+    let key = |name: &str| {
+        credentials.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(" = ")).unwrap().to_owned()
+    };
+    vec![
+        ("AWS_ENDPOINT_URL".to_owned(), text("s3")),
+        ("AWS_ENDPOINT_URL_S3".to_owned(), text("s3")),
+        ("AWS_ENDPOINT_URL_LAMBDA".to_owned(), text("lambda")),
+        ("AWS_ENDPOINT_URL_SFN".to_owned(), text("lambda")),
+        ("AWS_ENDPOINT_URL_SCHEDULER".to_owned(), text("lambda")),
+        ("AWS_DEFAULT_REGION".to_owned(), text("region")),
+        ("AWS_REGION".to_owned(), text("region")),
+        ("AWS_ACCESS_KEY_ID".to_owned(), key("aws_access_key_id")),
+        ("AWS_SECRET_ACCESS_KEY".to_owned(), key("aws_secret_access_key")),
+        ("AWS_EC2_METADATA_DISABLED".to_owned(), "true".to_owned()),
+    ]
 }
 
 /// `nigh`, on this state.

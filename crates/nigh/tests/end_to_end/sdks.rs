@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::platform::{Node, python};
+use crate::skipped::skip;
 
 /// The exit status with which `run.sh` says that an SDK is not on this machine.
 const NOT_HERE: i32 = 77;
@@ -42,7 +43,7 @@ fn does_every_operation(test: &str, node: &Node, sdk: &str, absent: &[&str]) -> 
     let output = Command::new(script("run.sh")).arg(sdk).envs(node.sdk_environment()).output().unwrap();
     let (said, why) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     if output.status.code() == Some(NOT_HERE) {
-        println!("SKIPPED: {test}: {}", why.trim());
+        skip(test, why.trim());
         return false;
     }
     assert!(output.status.success(), "{sdk}: {}\n{said}\n{why}", output.status);
@@ -80,6 +81,7 @@ fn aws_cli_drives_a_whole_node() {
     let node = Node::start(&python);
     if does_every_operation(test, &node, "aws-cli", &["presigned-put"]) {
         passes(&node, Path::new("bash"), "aws_cli_lambda.sh");
+        passes(&node, Path::new("bash"), "aws_cli_scheduler.sh");
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::isolation::engines;
 use crate::platform::{Node, python, wait_for};
+use crate::skipped::skip;
 
 const BYTES: u64 = 8 << 20;
 /// Fills memory of the node's, publishes it, and holds what it reads of it.
@@ -69,7 +70,7 @@ fn what_a_function_fills_and_reads_is_paid_by_the_node_and_not_by_its_sandbox() 
     let Some(python) = python(test) else { return };
     for engine in engines(test) {
         let Some(own) = Group::make("node") else {
-            return println!("SKIPPED: {test}: memory cgroups cannot be made here");
+            return skip(test, "memory cgroups cannot be made here");
         };
         let node = Node::start_with(&python, &["--set", engine, "--set", "functions.prewarm=off"]);
         node.ok(["objects", "mb", "nigh://data"]);
@@ -77,7 +78,7 @@ fn what_a_function_fills_and_reads_is_paid_by_the_node_and_not_by_its_sandbox() 
         // What runs once is there, and the sandbox stays: what changes then is the object's.
         let first = node.json(["invoke", "filler", r#"{"bytes": 100000}"#])["payload"].clone();
         if first == "no network" {
-            return println!("SKIPPED: {test}: sandboxes have no network of their own here");
+            return skip(test, "sandboxes have no network of their own here");
         }
         assert_eq!(first, true, "{engine}");
         // From here on the node's pages are this group's; its sandboxes have their own.

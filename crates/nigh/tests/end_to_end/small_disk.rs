@@ -5,6 +5,8 @@ use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use crate::skipped::skip;
+
 /// A tmpfs, and who keeps its namespace.
 pub(crate) struct SmallDisk {
     /// Where it is mounted, in its namespace.
@@ -25,14 +27,14 @@ impl SmallDisk {
             .stderr(Stdio::null())
             .spawn();
         let Ok(mut keeper) = keeper else {
-            println!("SKIPPED: {test}: there is no `unshare`");
+            skip(test, "there is no `unshare`");
             return None;
         };
         let mut said = String::new();
         BufReader::new(keeper.stdout.take().unwrap()).read_line(&mut said).unwrap();
         if said != "mounted\n" {
             keeper.wait().unwrap();
-            println!("SKIPPED: {test}: no file system can be mounted by this user");
+            skip(test, "no file system can be mounted by this user");
             return None;
         }
         Some(Self { folder: folder.to_owned(), keeper })

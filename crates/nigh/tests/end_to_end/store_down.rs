@@ -17,6 +17,7 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use crate::platform::{Node, python, wait_for};
+use crate::skipped::skip;
 use crate::small_disk::SmallDisk;
 
 /// The answer to a write may take what two attempts at the store take, and a busy machine.
@@ -51,7 +52,7 @@ impl World {
         let swift = match Swift::start(&folder.path().join("swift")) {
             Ok(swift) => swift,
             Err(missing @ PeerError::NotInstalled { .. }) => {
-                println!("SKIPPED: {test}: {missing}");
+                skip(test, missing);
                 return None;
             }
             Err(error) => panic!("{error}"),

@@ -48,10 +48,10 @@ fn a_node_starts_on_a_terminal_in_colours_unless_they_are_not_wanted() {
     assert!(!coloured.contains("crate feature"), "{coloured}");
     assert!(coloured.contains("eval \"$(nigh env)\""), "{coloured}");
     // The lines that stand there before the node is told to end.
-    let start = coloured.split_inclusive("Ready.").next().unwrap();
-    assert!(start.contains("Ready.") && start.lines().count() <= 9, "{start}");
-    assert!(start.lines().all(|line| line.trim_end().chars().count() <= 100), "{start}");
-    assert!(!start.contains("format") && !start.contains("prewarming up to"), "{start}");
+    let told = coloured.split_inclusive("Ready.").next().unwrap();
+    assert!(told.contains("Ready.") && told.lines().count() <= 9, "{told}");
+    assert!(told.lines().all(|line| line.trim_end().chars().count() <= 100), "{told}");
+    assert!(!told.contains("format") && !told.contains("prewarming up to"), "{told}");
     let plain = start(true);
     assert!(plain.contains("INFO") && !plain.contains(ESCAPE), "{plain}");
 }

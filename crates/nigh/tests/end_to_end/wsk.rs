@@ -8,6 +8,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use crate::platform::{Node, python, wait_for};
+use crate::skipped::skip;
 
 const HELLO: &str = r#"
 def main(args):
@@ -83,7 +84,7 @@ impl Wsk {
 fn is_here(test: &str) -> bool {
     let is_here = Command::new("wsk").arg("--help").output().is_ok();
     if !is_here {
-        println!("SKIPPED: {test}: there is no wsk in PATH; OpenWhisk's releases have it");
+        skip(test, "there is no wsk in PATH; OpenWhisk's releases have it");
     }
     is_here
 }

@@ -25,7 +25,8 @@ use crate::instrument::report::name_of;
 pub(super) const SHARDS: u16 = 8;
 /// An answer that takes longer is asked for again.
 const PATIENCE: Duration = Duration::from_millis(1500);
-const PAUSE: Duration = Duration::from_millis(100);
+/// Each shard is written to at all doors: a write about every 100 ms. More would keep the servers' disks busy with nothing else.
+const PAUSE: Duration = Duration::from_millis(300);
 /// A shard that took a write so long ago is served.
 const SERVED: Duration = Duration::from_millis(500);
 

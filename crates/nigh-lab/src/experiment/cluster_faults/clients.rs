@@ -25,7 +25,7 @@ pub(super) const BUCKET: &str = "faults";
 pub(super) const OBJECTS: usize = 20;
 pub(super) const PATIENCE: Duration = Duration::from_secs(8);
 /// Between two requests of one client, at most.
-const PAUSE_MAX_MS: u64 = 60;
+const PAUSE_MAX_MS: u64 = 120;
 /// The share of requests that go to another door than the client's own.
 const ROAMS: f64 = 0.3;
 

@@ -38,7 +38,7 @@ const CALLS: f64 = 0.25;
 const RETRIES: u32 = 2;
 /// Before the first retry, at most; before each other one, twice as long.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
-const PAUSE_MAX_MS: u64 = 150;
+const PAUSE_MAX_MS: u64 = 300;
 /// How long a deployment is tried.
 const DEPLOYED_WITHIN: Duration = Duration::from_secs(60);
 

@@ -182,6 +182,7 @@ mod tests {
 
     use super::*;
     use crate::instrument::peer::PeerError;
+    use crate::skipped::skip;
 
     /// A history as the experiment records it, of two clients and one object.
     fn history() -> History {
@@ -206,7 +207,7 @@ mod tests {
         let test = "both_checkers_accept_a_good_history_and_refuse_every_mutation_of_it";
         let mut outcome = PartOutcome::default();
         match judged(&history(), 0, &mut outcome) {
-            Err(LabError::Peer(error @ PeerError::NotInstalled { .. })) => println!("SKIPPED: {test}: {error}"),
+            Err(LabError::Peer(error @ PeerError::NotInstalled { .. })) => skip(test, error),
             other => {
                 other.unwrap();
                 assert_eq!(
@@ -232,7 +233,7 @@ mod tests {
         listed.operations.push(crate::experiment::cluster_faults::record::read("x", None, 20, 21, Some(1)));
         let mut outcome = PartOutcome::default();
         match judged(&listed, 0, &mut outcome) {
-            Err(LabError::Peer(error @ PeerError::NotInstalled { .. })) => println!("SKIPPED: {test}: {error}"),
+            Err(LabError::Peer(error @ PeerError::NotInstalled { .. })) => skip(test, error),
             other => {
                 other.unwrap();
                 let Checkers { ours, porcupine } = outcome.checkers;

@@ -190,6 +190,7 @@ fn read(text: &str, functions: &[FunctionRows], asked: &[Vec<WekaRequest<'_>>]) 
 mod tests {
     use super::*;
     use crate::experiment::learn::data_set;
+    use crate::skipped::skip;
 
     fn made_up() -> Vec<FunctionRows> {
         let folder = tempfile::tempdir().unwrap();
@@ -229,7 +230,7 @@ mod tests {
         let weka = match Weka::find() {
             Ok(weka) => weka,
             Err(reason) => {
-                println!("SKIPPED: our_tree_of_intervals_is_as_good_as_wekas: {reason}");
+                skip("our_tree_of_intervals_is_as_good_as_wekas", reason);
                 return;
             }
         };

@@ -248,6 +248,7 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
+    use crate::skipped::skip;
 
     #[test]
     fn the_four_run_on_this_machine_alone_and_together() {
@@ -258,7 +259,7 @@ mod tests {
                 assert_eq!(rows.iter().map(|row| row.function.as_str()).collect::<Vec<_>>(), paper::FUNCTIONS);
                 assert!(rows.iter().all(|row| row.alone.value > 0.0 && row.together.value > 0.0), "{rows:?}");
             }
-            Err(LabError::Missing { missing, hint }) => println!("SKIPPED: {test}: {missing} is missing; {hint}"),
+            Err(LabError::Missing { missing, hint }) => skip(test, format_args!("{missing} is missing; {hint}")),
             Err(other) => panic!("{other}"),
         }
     }

@@ -222,12 +222,13 @@ fn accept(listener: &TcpListener, child: &mut Child, begin: Instant) -> io::Resu
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::skipped::skip;
 
     /// Python with the vendor's client; says so where it is missing.
     fn python(test: &str) -> Option<std::path::PathBuf> {
         let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.deps/python/bin/python3");
         if !python.exists() {
-            println!("SKIPPED: {test}: run `make deps` first");
+            skip(test, "run `make deps` first");
             return None;
         }
         Some(python)

@@ -60,6 +60,15 @@ pub struct GuestEnd {
 }
 
 impl Guest {
+    /// Whether guests can be made and booted here.
+    ///
+    /// # Errors
+    /// `Missing` without QEMU or a static busybox.
+    pub(super) fn installed() -> Result<(), VmError> {
+        qemu_installed()?;
+        Self::new("true").map(drop)
+    }
+
     /// A guest that will run `command`, a shell command, in the folder of its programs.
     ///
     /// # Errors
@@ -198,11 +207,14 @@ fn read_at_most(path: &Path, limit: u64) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
+fn qemu_installed() -> Result<(), VmError> {
+    let there = on_path(QEMU).is_some();
+    there.then_some(()).ok_or_else(|| VmError::Missing { what: format!("the program {QEMU}"), hint: HINT })
+}
+
 /// Boots `vmlinux` and `initrd` of `folder`; the serial lines go to `console` and `output` there.
 fn start(folder: &Path, memory_mib: u32) -> Result<KilledOnDrop, VmError> {
-    if on_path(QEMU).is_none() {
-        return Err(VmError::Missing { what: format!("the program {QEMU}"), hint: HINT });
-    }
+    qemu_installed()?;
     let file = |name: &str| folder.join(name).to_string_lossy().into_owned();
     // The machine must not outlive this thread, however that ends (PR_SET_PDEATHSIG).
     let mut command = Command::new("setpriv");

@@ -49,23 +49,33 @@ impl KernelFolder {
         Self(path.into())
     }
 
+    /// The `vmlinuz` of `kernel`, whatever it is.
+    ///
+    /// # Errors
+    /// `Missing` if it was not installed, `Host` if it cannot be read.
+    pub(super) fn vmlinuz(&self, kernel: PinnedKernel) -> Result<Vec<u8>, VmError> {
+        let path = self.path(kernel);
+        match std::fs::read(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                Err(VmError::Missing { what: format!("Linux {} ({})", kernel.name, path.display()), hint: HINT })
+            }
+            read => read.map_err(VmError::host("read", path)),
+        }
+    }
+
+    fn path(&self, kernel: PinnedKernel) -> PathBuf {
+        self.0.join(kernel.name).join("vmlinuz")
+    }
+
     /// The `vmlinux` of `kernel`, unpatched.
     ///
     /// # Errors
     /// `Missing` if it was not installed, `Kernel` if it is another one, and if it cannot be read or unpacked.
     pub fn vmlinux(&self, kernel: PinnedKernel) -> Result<Vec<u8>, VmError> {
-        let path = self.0.join(kernel.name).join("vmlinuz");
-        let vmlinuz = match std::fs::read(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                return Err(VmError::Missing {
-                    what: format!("Linux {} ({})", kernel.name, path.display()),
-                    hint: HINT,
-                });
-            }
-            read => read.map_err(VmError::host("read", &path))?,
-        };
+        let vmlinuz = self.vmlinuz(kernel)?;
         let digest = Sha256::digest(&vmlinuz).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         if digest != kernel.sha256 {
+            let path = self.path(kernel);
             return Err(VmError::kernel(format!("{} has sha256 {digest}, not {}", path.display(), kernel.sha256)));
         }
         extract_vmlinux(&vmlinuz)

@@ -14,5 +14,6 @@ pub use error::VmError;
 pub use guest::{Guest, GuestEnd};
 use initrd::{Initrd, Kind};
 pub use kernel_image::{KernelFolder, PinnedKernel, installed_below, pinned};
+pub use resctrl_check::resctrl_check_installed;
 #[cfg_attr(not(feature = "all"), allow(unused_imports, reason = "the demonstration boots no kernels"))]
 pub(crate) use resctrl_check::{KernelReport, ResctrlCheck};

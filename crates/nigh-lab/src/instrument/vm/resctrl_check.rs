@@ -79,6 +79,16 @@ struct GuestReport {
     mismatches: Vec<Mismatch>,
 }
 
+/// Whether all that the check boots and asks is installed: QEMU, busybox, pqos and the pinned kernels.
+///
+/// # Errors
+/// `Missing`, for the first that is not.
+pub fn resctrl_check_installed(kernels: &KernelFolder) -> Result<(), VmError> {
+    Guest::installed()?;
+    require(Path::new(PQOS), HINT)?;
+    pinned().try_for_each(|kernel| kernels.vmlinuz(kernel).map(drop))
+}
+
 impl ResctrlCheck {
     /// Boots every pinned kernel; a report per kernel, oldest first.
     pub(crate) fn run(&self) -> Result<Vec<KernelReport>, VmError> {

@@ -85,6 +85,7 @@ impl Drop for InputMaker {
 mod tests {
     use super::super::inputs::Pool;
     use super::*;
+    use crate::skipped::skip;
 
     #[test]
     fn an_input_of_each_pool_is_made_and_its_header_says_what_is_promised() {
@@ -95,7 +96,7 @@ mod tests {
         );
         let has_all = Command::new(&python).args(["-c", "import imageio_ffmpeg, numpy, PIL"]).output();
         if !has_all.is_ok_and(|output| output.status.success()) {
-            return println!("SKIPPED: {test}: {} has no packages of the functions; run make deps", python.display());
+            return skip(test, format_args!("{} has no packages of the functions; run make deps", python.display()));
         }
         let folder = tempfile::tempdir().unwrap();
         let mut maker = InputMaker::start(&python, folder.path()).unwrap();

@@ -65,6 +65,7 @@ async fn what_another_process_answers_in_a_node_s_state_folder_is_not_the_node_s
         draining: None,
         levels: Vec::new(),
         cluster: None,
+        runtimes: Vec::new(),
         functions: 0,
         cache: CacheStatus::default(),
         writes: WritesStatus::default(),

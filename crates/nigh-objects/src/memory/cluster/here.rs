@@ -1,35 +1,33 @@
 //! Calls of other processes to the homes in this one.
 //!
 //! A call takes the same steps as the node's own reads and writes: the home is asked, the bytes are read, and both must
-//! be of one version. A fetch ends when its caller has gone; a write goes on.
+//! be of one version. A fetch ends when its caller has gone; a write goes on (`writes`).
+
+mod writes;
 
 use std::sync::Arc;
 
 use async_recursion::async_recursion as boxed;
-use futures::{StreamExt, TryStreamExt};
+use futures::TryStreamExt;
 use nigh_data::range::resolve;
 use nigh_data::{ByteRange, ByteStream, ObjectError, ObjectId, ObjectMeta};
-use nigh_engine::{LedgerError, RequestId};
+use nigh_engine::LedgerError;
 use nigh_protocol::{Member, Reply, Request, ToHome};
 use nigh_rpc::{Body, Call, Hello, Method, Refusal, RefusalKind, Reply as Answer};
 use nigh_stores::check_pin;
-use nigh_terms::{ShardId, Version};
+use nigh_terms::Version;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio_util::io::StreamReader;
 
-use super::segment_of;
 use super::wire::{
     BRING, Bring, DECIDE, FETCH, Fence, Fetch, FetchReply, HELD, HeldCopyRequest, LET_GO, LetGo, Letter, METHODS,
-    NEWEST, NewestReply, OUTCOME, PINNED, POST, PREPARE, PinnedRequest, PrepareRequest, UnpushedRequest, WAITING,
-    WRITE, Want, WireError, Write, WriteEffect, WriteReply, decode, encode,
+    NEWEST, NewestReply, OUTCOME, OUTSIDE, OutsideCall, PINNED, POST, PREPARE, PinnedRequest, PrepareRequest,
+    UnpushedRequest, WAITING, WRITE, Want, WireError, Write, decode, encode,
 };
-use crate::memory::draft::{Content, Draft};
 use crate::memory::fetch::{READ_RETRIES_MAX, TOLD_WITHIN};
-use crate::memory::foreign::{Asker, ForeignWrite};
-use crate::memory::intake::BodyClaims;
+use crate::memory::foreign::Asker;
 use crate::memory::machines::{EntryVersion, ForeignAnswer};
-use crate::memory::write_ticket::WriteSource;
 use crate::memory::{ObjectMemory, ObjectMemoryState};
 
 /// The answer to a call.
@@ -132,6 +130,11 @@ impl ObjectMemory {
                 let bring: Bring = read(&call)?;
                 answer(Ok((self.bring(&bring.objects).await, Body::empty())))
             }
+            _ if number == OUTSIDE.number => {
+                let report: OutsideCall = read(&call)?;
+                inner.is_member(call.peer, report.from)?;
+                answer(inner.serve_outside(report).await.map(|acted| (acted, Body::empty())))
+            }
             _ if number == NEWEST.number => answer(Ok((NewestReply { homes: inner.newest_here() }, Body::empty()))),
             _ => {
                 let Fence { shard, member } = read(&call)?;
@@ -197,7 +200,9 @@ impl ObjectMemoryState {
                 None => (None, None, Body::empty()),
                 Some(FoundBytes { meta, range, body }) => (Some(ObjectMeta::clone(&meta)), range, body),
             };
-            return Ok((FetchReply { reply, meta, range }, body));
+            // A write that begins outside after this drops the copies at the nodes.
+            let uncached = self.is_written_outside(&object);
+            return Ok((FetchReply { reply, meta, range, uncached }, body));
         }
         Err(WireError::Busy("the object changes faster than it can be read".to_owned()))
     }
@@ -277,130 +282,6 @@ impl ObjectMemoryState {
         Ok(((), body_of(stream, range.end - range.start)))
     }
 
-    async fn serve_write(self: &Arc<Self>, write: Write, mut call: Call<'_>) -> Result<WriteReply, WireError> {
-        let ToHome::Put { object, .. } = &write.request.body else {
-            return Err(WireError::InvalidRequest("a write that writes nothing".to_owned()));
-        };
-        let object = object.clone();
-        let shard = self.home_here(&object, Some(write.request.from)).await?;
-        let content = match &write.becomes {
-            WriteEffect::Put(new) => Some(self.take_body(&mut call, new.size).await?),
-            WriteEffect::Gone { .. } | WriteEffect::Tagged { .. } | WriteEffect::Outside => None,
-        };
-        let home = match self.uses.leaves(shard) {
-            true => None,
-            false => self.use_home(shard).await,
-        };
-        let home = home.ok_or(WireError::Elsewhere)?;
-        let inner = Arc::clone(self);
-        // The write goes on when the caller hangs up; its answer waits until the caller sends the write again.
-        let served = crate::sync::spawn(async move {
-            let _home = home;
-            inner.write_for(shard, object, write, content).await
-        });
-        served.await.map_err(|error| WireError::Failed(error.to_string()))
-    }
-
-    /// Receives the bytes of another node's write. That node has checked them.
-    async fn take_body(self: &Arc<Self>, call: &mut Call<'_>, size: u64) -> Result<Content, WireError> {
-        let broken = |error: nigh_rpc::BodyError| WireError::Busy(error.to_string());
-        if call.body.len() != size {
-            return Err(WireError::InvalidRequest(format!("{size} bytes were announced, {} come", call.body.len())));
-        }
-        let room =
-            if size <= self.limits.cached_object.bytes() { self.reserve_share(self.account.cost(size)) } else { None };
-        if let Some(room) = room {
-            let segment = segment_of(&self.account, &mut call.body, size, broken).await?;
-            return Ok(Content::Memory(segment, room));
-        }
-        let (pieces, stream) = tokio::sync::mpsc::channel(4);
-        let limit = self.limits.object.bytes();
-        let expected = BodyClaims { length: Some(size), md5: None, checksum: None, limit, journal: None };
-        let taken = self.stage_in_spool(stream_of(stream), expected);
-        let sent = async move {
-            while let Some(piece) = call.body.next().await.map_err(broken)? {
-                if pieces.send(Ok(piece)).await.is_err() {
-                    break;
-                }
-            }
-            Ok::<(), WireError>(())
-        };
-        let ((file, ..), ()) = futures::try_join!(async { taken.await.map_err(WireError::from) }, sent)?;
-        Ok(Content::File(file))
-    }
-
-    async fn write_for(
-        self: &Arc<Self>,
-        shard: ShardId,
-        object: ObjectId,
-        write: Write,
-        content: Option<Content>,
-    ) -> WriteReply {
-        let Write { request, who, id, becomes } = write;
-        let id = id.map(RequestId);
-        let nothing = |newest| WriteReply { reply: None, outcome: Ok(None), newest };
-        let ToHome::Put { request: number, .. } = &request.body else { return nothing(Version::OUTSIDE) };
-        let (from, number) = (request.from, *number);
-        let Ok(turn) = self.order.turn(&object).await else { return nothing(Version::OUTSIDE) };
-        let epoch = self.coherence.epoch_here(shard);
-        let is_new = || self.coherence.is_new_write(shard, from, number);
-        let outcome = if is_new() {
-            let source = WriteSource::Foreign(request.clone());
-            let written = match becomes {
-                WriteEffect::Put(head) => {
-                    let Some(content) = content else { return nothing(Version::OUTSIDE) };
-                    let journal = match (&content, self.goes_to_journal(&object, &head.tags)) {
-                        (Content::Memory(segment, _), Some(shard)) => self.stage_segment(shard, segment).await,
-                        _ => Ok(None),
-                    };
-                    match journal {
-                        Err(error) => Err(error),
-                        Ok(journal) => {
-                            let draft = Draft { object: object.clone(), head: *head, content, journal, request: id };
-                            self.put_here(&turn, who, source, draft).await.map(|(stamp, _)| stamp.version)
-                        }
-                    }
-                }
-                WriteEffect::Gone { conditions } => {
-                    let deleted = self.delete_here(&turn, who, source, &object, &conditions, id).await;
-                    deleted.map(|stamp| stamp.version)
-                }
-                WriteEffect::Tagged { tags } => {
-                    let tagged = self.tag_here(&turn, source, &object, &tags).await;
-                    tagged.map(|stamp| stamp.map_or(Version::OUTSIDE, |stamp| stamp.version))
-                }
-                WriteEffect::Outside => {
-                    self.back.push_soon(&object);
-                    self.written_by_others(&object);
-                    Ok(Version::OUTSIDE)
-                }
-            };
-            if let Err(ObjectError::Ledger(LedgerError::Fenced { .. } | LedgerError::Failed(_))) = &written {
-                // The next home knows the outcome.
-                if let Some(epoch) = epoch {
-                    self.depose(shard, epoch);
-                }
-                return nothing(Version::OUTSIDE);
-            }
-            written.map(Some).map_err(WireError::from)
-        } else {
-            Ok(None)
-        };
-        let newest = self.coherence.newest(shard);
-        let reply = match self.coherence.foreign_write(self.now(), &object, request) {
-            ForeignWrite::Answer(reply) => Some(reply),
-            // The home does not know the write: it was refused before, or was made under another name.
-            ForeignWrite::Append(append, answered) => {
-                let dropped = self.coherence.not_appended(self.now(), shard, append);
-                self.settle(dropped);
-                answered.borrow().clone()
-            }
-            ForeignWrite::Nothing => None,
-        };
-        drop(turn);
-        WriteReply { reply, outcome, newest }
-    }
-
     /// Delivers a letter of another process.
     fn take_letter(self: &Arc<Self>, peer: &Hello, letter: Letter) -> Result<(), Refusal> {
         match letter {
@@ -427,9 +308,4 @@ struct FoundBytes {
     meta: Arc<ObjectMeta>,
     range: Option<ByteRange>,
     body: Body,
-}
-
-/// The pieces of a channel as a stream.
-fn stream_of(pieces: tokio::sync::mpsc::Receiver<Result<bytes::Bytes, ObjectError>>) -> ByteStream {
-    futures::stream::unfold(pieces, |mut pieces| async move { Some((pieces.recv().await?, pieces)) }).boxed()
 }

@@ -1,14 +1,16 @@
 //! The memory in a cluster: homes of shards come here and leave, and requests for other objects go to their homes.
 //!
-//! `here` answers calls to the homes in this process, `there` calls homes elsewhere, `posts` carries messages that need
-//! no answer. The map of homes, outside, decides which shards have their homes here; the ledger keeps the epochs of two
-//! homes apart.
+//! `here` answers calls to the homes in this process, `there` calls homes elsewhere, `outside` passes a store's reports
+//! on to them, `posts` carries messages that need no answer. The map of homes, beyond the memory, decides which shards
+//! have their homes here; the ledger keeps the epochs of two homes apart.
 
 mod compared;
 mod handing_over;
 mod here;
+mod leaving;
 mod listing;
 mod neighbours;
+mod outside;
 mod posts;
 mod remote_writes;
 mod there;
@@ -60,8 +62,6 @@ const BUFFER_BYTES: usize = 128 << 10;
 const PAUSE: Duration = Duration::from_millis(50);
 /// How long a listing waits until its node covers what the listing shows.
 const COVERED_WITHIN: Duration = Duration::from_secs(5);
-/// How long the appends of a home that leaves may take.
-const DRAIN_WITHIN: Duration = Duration::from_secs(10);
 
 /// Receives a body of `size` bytes into a segment: straight, or through a buffer that stays in the processor's cache,
 /// so that each page of the segment is written once and whole.
@@ -168,14 +168,16 @@ impl ObjectMemory {
         let epoch = inner.back.begin(shard);
         let all = records.iter().chain(&lost).cloned().collect();
         let recovered = async {
-            inner.back.recover(records, lost, may_lack_writes)?;
-            inner.find_transactions((shard, epoch), transactions).await
+            let handed_over = inner.back.recover(records, lost, may_lack_writes)?;
+            inner.find_transactions((shard, epoch), transactions).await?;
+            inner.take_ephemeral(epoch, handed_over).await
         };
-        recovered.await.inspect_err(|_| inner.lose_home(shard, epoch))?;
+        let ephemeral = recovered.await.inspect_err(|_| inner.lose_home(shard, epoch))?;
         let summary = inner.compared().carried(summary);
         let new = NewHome { shard, epoch, records: all, summary };
         let dropped = inner.coherence.take(inner.now(), new, limits().0);
         inner.settle(dropped);
+        inner.cache_taken(&ephemeral);
         inner.uses.begun();
         inner.resume_transactions(shard);
         tracing::info!(%shard, %epoch, "the home of a shard begins here");
@@ -188,25 +190,13 @@ impl ObjectMemory {
         if let Some(neighbours) = &inner.neighbours {
             neighbours.set_home(shard, node);
         }
+        inner.announce_to_next_home(shard);
         if inner.me.is_some_and(|me| me.node == node) && !inner.coherence.is_home(shard) {
             // The home is about to begin here. What waits for it is sent again with its epoch, so when it has begun.
             return;
         }
         let dropped = inner.coherence.meet(inner.now(), shard, epoch);
         inner.settle(dropped);
-    }
-
-    /// Lets the home of a shard leave. It takes no more writes; returns when those under way have ended, or after ten
-    /// seconds. Nothing of the shard is here then.
-    #[boxed]
-    pub async fn let_go_of_home(&self, shard: ShardId) {
-        let inner = &self.0;
-        let epoch = inner.coherence.epoch_here(shard);
-        inner.uses.leave(shard, DRAIN_WITHIN).await;
-        if let Some(epoch) = epoch {
-            inner.lose_home(shard, epoch);
-        }
-        inner.uses.left(shard);
     }
 
     /// The newest versions of the homes here.

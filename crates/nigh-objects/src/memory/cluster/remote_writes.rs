@@ -52,7 +52,7 @@ enum RemoteWriteOutcome {
 impl RemoteWriteOutcome {
     /// The home has answered by a letter, which has nothing but the outcome.
     const fn without_reply(ended: Result<Stamp, PutFailure>) -> Self {
-        Self::Wrote(ended, WriteReply { reply: None, outcome: Ok(None), newest: Version::OUTSIDE })
+        Self::Wrote(ended, WriteReply { reply: None, outcome: Ok(None), newest: Version::OUTSIDE, uncached: false })
     }
 }
 
@@ -289,6 +289,8 @@ impl ObjectMemoryState {
     ) {
         let Some(reply) = wrote.reply.clone() else { return };
         if matches!(reply.body, FromHome::Written { .. })
+            && !wrote.uncached
+            && wrote.outcome.is_ok()
             && let Some((kept, room)) = keep(self)
         {
             let copy = CostedCopy { kept, cost: room.take(), origin: Origin::Written };
@@ -305,10 +307,11 @@ impl ObjectMemoryState {
         wrote: WriteReply,
     ) -> Result<Stamp, ObjectError> {
         match (ended, wrote.outcome) {
-            (Ok(stamp), _) => Ok(stamp),
+            (Ok(stamp), Ok(_)) => Ok(stamp),
             // The write was made before, under another name.
             (Err(_), Ok(Some(version))) => Ok(Stamp { version, others: None }),
-            (Err(_), Err(error)) => {
+            // Also if the home has the write: it has not done for it what its mode promises.
+            (_, Err(error)) => {
                 // A refusal shows the newest version: the node must cover it first.
                 self.until_covered(object, wrote.newest).await?;
                 Err(error.into())

@@ -31,7 +31,7 @@ use crate::memory::reads::CheckedRead;
 /// How long a read tries to find a home that answers.
 const READ_WITHIN: Duration = Duration::from_secs(20);
 
-fn no_home() -> ObjectError {
+pub(super) fn no_home() -> ObjectError {
     ObjectError::SlowDown("the home of the object does not answer")
 }
 
@@ -85,9 +85,8 @@ impl ObjectMemoryState {
             Wanted::Cached => Want::Whole,
             Wanted::Uncached(request) => Want::Part(request.range),
         };
-        let Some((_, FetchReply { reply, meta, range }, mut body)) = self.ask_there(fetch, &want).await? else {
-            return Ok(None);
-        };
+        let Some((_, found, mut body)) = self.ask_there(fetch, &want).await? else { return Ok(None) };
+        let FetchReply { reply, meta, range, uncached } = found;
         let Some(meta) = meta.map(Arc::new) else {
             let stamp = fetch.answered_there(reply, None).await?;
             return if stamp.is_some() { Err(ObjectError::NoSuchKey(fetch.object.key.clone())) } else { Ok(None) };
@@ -96,6 +95,7 @@ impl ObjectMemoryState {
             Wanted::Cached => self.copy_from(&fetch.object, &meta, range.is_some(), &mut body).await?,
             Wanted::Metadata | Wanted::Uncached(_) => (None, None),
         };
+        let copy = copy.filter(|_| !uncached);
         let Some(stamp) = fetch.answered_there(reply, copy).await? else { return Ok(None) };
         let found = FetchedObject { meta, segment }.stamped(&stamp);
         let Wanted::Uncached(request) = wanted else { return Ok(Some((found, None))) };

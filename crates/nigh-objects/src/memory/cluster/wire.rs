@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::memory::draft::PutHead;
+use crate::memory::outside::{OutsideAnswer, OutsideReport};
 use crate::memory::transactions::{PrepareOutcome, TRANSACTION_BYTES_MAX, WrittenVersions};
 use crate::transaction_part::{Part, decode_about, decode_body};
 
@@ -53,10 +54,14 @@ pub(super) static LET_GO: Method = method(26, "let_go", 0);
 pub(super) static HELD: Method = method(27, "held", 0);
 /// A node must fetch objects into its memory, unless that evicts hot ones; answered when it has.
 pub(super) static BRING: Method = method(28, "bring", 0);
+/// A node passes on to an object's home what the store reports of outside readers and writers.
+pub(super) static OUTSIDE: Method = method(29, "outside", 0);
 
 /// Every method.
-pub(super) static METHODS: [&Method; 13] =
-    [&FETCH, &PINNED, &WRITE, &POST, &WAITING, &NEWEST, &FENCE, &PREPARE, &DECIDE, &OUTCOME, &LET_GO, &HELD, &BRING];
+pub(super) static METHODS: [&Method; 14] = [
+    &FETCH, &PINNED, &WRITE, &POST, &WAITING, &NEWEST, &FENCE, &PREPARE, &DECIDE, &OUTCOME, &LET_GO, &HELD, &BRING,
+    &OUTSIDE,
+];
 
 /// The part of an object that is wanted.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -82,6 +87,9 @@ pub(super) struct FetchReply {
     pub(super) meta: Option<ObjectMeta>,
     /// The range of the bytes that follow; none if only `meta` was wanted, or the object is too large.
     pub(super) range: Option<ByteRange>,
+    /// True if the object is being written from outside: the node must not cache it.
+    #[serde(default)]
+    pub(super) uncached: bool,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -124,6 +132,9 @@ pub(super) struct WriteReply {
     pub(super) outcome: Result<Option<Version>, WireError>,
     /// The home's newest version. A refusal shows nothing newer.
     pub(super) newest: Version,
+    /// True if the object is being written from outside: the writer's node must not cache it.
+    #[serde(default)]
+    pub(super) uncached: bool,
 }
 
 /// A message without an answer.
@@ -150,6 +161,14 @@ pub(super) struct HeldCopyRequest {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Bring {
     pub(super) objects: Vec<ObjectId>,
+}
+
+/// A store's report, from the node that the store told.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct OutsideCall {
+    pub(super) from: Member,
+    pub(super) object: ObjectId,
+    pub(super) report: OutsideReport,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -351,6 +370,8 @@ pub fn fuzz(head: &[u8]) {
     let _ = decode::<LetGo>(head);
     let _ = decode::<HeldCopyRequest>(head);
     let _ = decode::<Bring>(head);
+    let _ = decode::<OutsideCall>(head);
+    let _ = decode::<Result<OutsideAnswer, WireError>>(head);
     let _ = decode::<UnpushedRequest>(head);
     let _ = decode::<Result<WaitingPage, WireError>>(head);
     let _ = decode::<Token>(head);
@@ -365,31 +386,4 @@ pub fn fuzz(head: &[u8]) {
 }
 
 #[cfg(test)]
-mod tests {
-    use nigh_terms::Epoch;
-
-    use super::*;
-
-    /// What the caller of a home learns of an error there.
-    fn told(error: ObjectError) -> ObjectError {
-        let sent = encode(&Err::<(), _>(WireError::from(error))).unwrap();
-        decode::<Result<(), WireError>>(&sent).unwrap().unwrap_err().into()
-    }
-
-    #[test]
-    fn who_asks_a_home_elsewhere_learns_whether_to_ask_again_as_at_a_home_here() {
-        let (store, operation, reason) = ("swift", "put", String::new());
-        let unreached = ObjectError::StoreUnreached { store, operation, reason: reason.clone() };
-        assert!(matches!(told(unreached), ObjectError::StoreUnreached { .. }));
-        let silent = ObjectError::StoreSilent { store, operation, reason };
-        assert!(matches!(told(silent), ObjectError::StoreSilent { .. }));
-        assert!(matches!(told(ObjectError::OutcomeUnknown("x")), ObjectError::OutcomeUnknown(_)));
-        for silent in [
-            LedgerError::Failed("restart the node".to_owned()),
-            LedgerError::Fenced { shard: ShardId(0), held: Epoch(1) },
-        ] {
-            let ObjectError::Busy(why) = told(silent.into()) else { panic!("a journal that gives no answer") };
-            assert!(!why.contains("restart"), "{why}");
-        }
-    }
-}
+mod tests;

@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
+use crate::write_back::{WriteOrigin, fenced, token_in, written_by};
 use nigh_data::ObjectId;
 use nigh_engine::Change;
 use nigh_engine::journal::RecoveredRecord;
 use nigh_protocol::{LedgerRecord, Member, ReplayedRecord, RequestId, Write};
-use nigh_terms::Token;
-
-use crate::write_back::{WriteOrigin, fenced, written_by};
 
 /// The acknowledged writes for the home. A record without a writer counts as written by `before`, which sends no write
 /// again.
@@ -28,7 +26,7 @@ pub(super) fn replayed(records: Vec<RecoveredRecord>, before: Member) -> Vec<Rep
         };
         let (writer, request, token) = match written_by(about) {
             Some(WriteOrigin { member, request, token }) => (member, request, token),
-            None => (before, RequestId(number), Token::empty()),
+            None => (before, RequestId(number), token_in(about)),
         };
         let object = ObjectId { namespace: record.namespace, bucket: record.bucket, key: record.key };
         let record = LedgerRecord::Write { object, write, token: Arc::new(token), writer, request };

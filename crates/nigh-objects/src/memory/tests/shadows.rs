@@ -173,10 +173,10 @@ async fn while_others_write_nothing_is_kept_or_waits_and_reads_see_the_store() {
     others_write(&l, "a", b"theirs again", 1).await;
     assert_eq!(l.get("a").await.unwrap(), b"theirs again", "the copy of a write beside theirs is not kept");
     // Nobody knows whether the store has the write, so the object stays held.
-    l.memory.outside_write_ended(&a, "t1", None).await;
+    l.memory.outside_write_ended(&a, "t1", None).await.unwrap();
     others_write(&l, "a", b"late", 1).await;
     assert_eq!(l.get("a").await.unwrap(), b"late");
-    l.memory.outside_write_ended(&a, "t1", Some(true)).await;
+    l.memory.outside_write_ended(&a, "t1", Some(true)).await.unwrap();
     assert_eq!(l.get("a").await.unwrap(), b"late");
     let gets = l.store.gets.load(Ordering::SeqCst);
     assert_eq!(l.get("a").await.unwrap(), b"late");
@@ -196,7 +196,7 @@ async fn a_read_begun_before_others_wrote_leaves_no_copy() {
     let getting = f.getting("a");
     gate.arrival().await;
     f.memory.outside_write_begins(&a, "t", LEASE).await.unwrap();
-    f.memory.outside_write_ended(&a, "t", Some(true)).await;
+    f.memory.outside_write_ended(&a, "t", Some(true)).await.unwrap();
     f.store.open(Point::GetSeen);
     gate.let_one_on();
     assert_eq!(getting.await.unwrap().unwrap(), b"old");

@@ -1,7 +1,7 @@
 //! Transactions over several objects: all of their writes take place, or none.
 //!
-//! Optimistic: the node that named a transaction keeps it in memory, with what it has been shown (`open`). The commit
-//! asks the homes of its shards to lock the objects and to compare (`commit`, `home`), by the machines of
+//! Optimistic: the node that named a transaction keeps it in memory, with what it has been shown (`open`, `requests`).
+//! The commit asks the homes of its shards to lock the objects and to compare (`commit`, `home`), by the machines of
 //! `nigh_protocol`. `transaction_part` is a transaction's part at a shard, and its form in the ledger.
 //! docs/design/transactions.md.
 
@@ -10,6 +10,7 @@ mod commit;
 mod found;
 mod home;
 mod open;
+mod requests;
 
 use std::collections::{HashMap, VecDeque};
 

@@ -177,6 +177,7 @@ fn filter() -> Result<BpfProgram, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::skipped::skip;
 
     #[tokio::test]
     async fn a_program_that_is_absent_or_another_is_named() {
@@ -189,7 +190,7 @@ mod tests {
     #[test]
     fn a_bounded_process_signals_nobody_and_opens_no_unix_socket() {
         if filter().and_then(|_| crate::sandbox::seccomp_profile::available()).is_err() {
-            println!("SKIPPED: a_bounded_process_signals_nobody_and_opens_no_unix_socket: this kernel has no filters");
+            skip("a_bounded_process_signals_nobody_and_opens_no_unix_socket", "this kernel has no filters");
             return;
         }
         // A filter applies to one thread.
