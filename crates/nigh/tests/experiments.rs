@@ -61,7 +61,7 @@ fn the_demonstration_prints_a_row_a_sentence_and_a_picture_and_leaves_nothing_ru
     };
     let output = demo(&["--html", page.to_str().unwrap()]);
     if let Some(reason) = not_installed(&output) {
-        return println!("SKIPPED: {test}: {reason}");
+        return skip(test, reason);
     }
     let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{complaint}");
