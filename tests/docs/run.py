@@ -3,7 +3,7 @@
 
     tests/docs/run.py --programs target/debug [--python PROGRAM] [PAGE ...]
 
-Without pages: README.md, docs/tutorial.md and docs/howto/*.md. Each page has a home folder, a state folder and free ports
+Without pages: README.md and those in docs/, docs/howto/ and docs/reference/. Each page has a home folder, a state folder and free ports
 of its own. page.py says how a page is marked. Exit code 1: a page's commands do something else than it says.
 """
 
@@ -36,7 +36,8 @@ class Difference(Exception):
 
 def pages():
     """The pages that are run."""
-    return [PROJECT / "README.md", PROJECT / "docs/tutorial.md", *sorted((PROJECT / "docs/howto").glob("*.md"))]
+    folders = [PROJECT / "docs", PROJECT / "docs/howto", PROJECT / "docs/reference"]
+    return [PROJECT / "README.md", *(path for folder in folders for path in sorted(folder.glob("*.md")))]
 
 
 def environment(folder, programs, python):
