@@ -69,7 +69,7 @@ struct Cli {
 const AFTER_HELP: &str = "\
 Examples:
   nigh up                                          start a node; Ctrl-C drains and stops it
-  eval \"$(nigh env)\"                             aws and boto3 find the node from now on
+  eval \"$(nigh env)\"                               aws and boto3 find the node from now on
   nigh objects mb pictures                         make a bucket
   nigh objects cp cat.png nigh://pictures/cat.png  upload
   nigh init hello; cd hello; nigh dev              write a function, and deploy it at each save

@@ -25,7 +25,7 @@ pub(crate) struct ScheduleArgs {
     #[arg(long, value_name = "FIELDS", value_parser = cron)]
     cron: Option<Expression>,
     /// The time zone of --cron, for example Europe/Berlin [default: UTC]
-    #[arg(long, value_name = "ZONE", requires = "cron")]
+    #[arg(long, value_name = "ZONE", requires = "cron", conflicts_with = "every")]
     timezone: Option<String>,
 }
 

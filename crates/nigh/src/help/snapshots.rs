@@ -24,24 +24,26 @@ their own: `nigh experiment --help`; [the laboratory](../laboratory.md).
 
 /// All help texts, each with the words that it is the help of.
 fn texts() -> Vec<(String, String)> {
-    let mut texts = Vec::new();
-    for (words, extent) in [("nigh --help", Extent::First), ("nigh --help --all", Extent::All)] {
-        let mut command = grouped_in(Cli::command().term_width(WIDTH), extent, WIDTH);
-        texts.push((words.to_owned(), command.render_long_help().to_string()));
-    }
-    let mut root = Cli::command().term_width(WIDTH);
-    root.build();
-    add(&root, "nigh", &mut texts);
+    let first = printed(grouped_in(Cli::command().term_width(WIDTH), Extent::First, WIDTH), &["nigh"]);
+    let all = grouped_in(Cli::command().term_width(WIDTH), Extent::All, WIDTH).render_help().to_string();
+    let mut texts = vec![("nigh --help".to_owned(), first), ("nigh --help --all".to_owned(), all)];
+    add(&Cli::command(), &["nigh"], &mut texts);
     texts
 }
 
+/// What the words and `--help` print.
+fn printed(command: Command, words: &[&str]) -> String {
+    let asked = words.iter().copied().chain(["--help"]);
+    command.try_get_matches_from(asked).unwrap_err().render().to_string()
+}
+
 /// Adds those of the commands below `command`. The laboratory's are its own program's.
-fn add(command: &Command, words: &str, texts: &mut Vec<(String, String)>) {
+fn add(command: &Command, words: &[&str], texts: &mut Vec<(String, String)>) {
     let own =
         |below: &&Command| !below.is_hide_set() && !below.is_disable_help_flag_set() && below.get_name() != "help";
     for below in command.get_subcommands().filter(own) {
-        let words = format!("{words} {}", below.get_name());
-        texts.push((words.clone(), below.clone().term_width(WIDTH).render_long_help().to_string()));
+        let words = [words, &[below.get_name()]].concat();
+        texts.push((words.join(" "), printed(Cli::command().term_width(WIDTH), &words)));
         add(below, &words, texts);
     }
 }

@@ -25,6 +25,8 @@ use crate::output;
 /// Options of `nigh llc guard`.
 #[derive(Args)]
 #[command(
+    override_usage = "nigh llc guard [OPTIONS] --slo-us <MICROSECONDS> \\\n           \
+<--probe <COMMAND>|--function <NAME>|--histogram <FILE|URL>>",
     group = ArgGroup::new("source").required(true).args(["probe", "function", "histogram"]),
     after_help = "Examples:\n  nigh llc guard --pid 4711 --batch-cgroup /sys/fs/cgroup/batch --slo-us 70 \\\n    \
 --probe 'measure-latency --seconds 5' --act\n  nigh llc guard --function blur --slo-us 40000 --percentile 99\n  \
