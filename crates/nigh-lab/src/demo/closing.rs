@@ -11,7 +11,7 @@ const WIDTH: usize = 80;
 const NEXT: [(&str, &str); 3] = [
     ("make install", "puts nigh and its Python on your PATH"),
     ("nigh up", "starts a node that stays; Ctrl-C ends it"),
-    ("nigh init hello; cd hello; nigh dev", "in another terminal: a function of your own"),
+    ("nigh init hello; cd hello; nigh dev", "in another terminal: your own function"),
 ];
 
 /// What a figure is, as sentences.
