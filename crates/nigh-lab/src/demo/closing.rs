@@ -10,7 +10,7 @@ const WIDTH: usize = 80;
 /// The commands to go on with, each with what it is for.
 const NEXT: [(&str, &str); 3] = [
     ("make install", "puts nigh and its Python on your PATH"),
-    ("nigh up", "starts a node that stays; Ctrl-C ends it"),
+    ("nigh up", "starts a node; Ctrl-C ends it"),
     ("nigh init hello; cd hello; nigh dev", "in another terminal: your own function"),
 ];
 
