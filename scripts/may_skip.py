@@ -2,7 +2,7 @@
 """Which tests may skip on this machine: may_skip.py FILE writes their lines of `.ci/may-skip` to FILE.
 
 A line there is `NAME CONDITION REASON`. The condition is looked at here and not by the test, so that the list cannot hide
-a test that could run. Exits with 1 if a line is wrong. The tests read FILE by the variable NIGH_MAY_SKIP.
+a test that could run. Exits with 1 if a line is wrong. The tests read FILE by the variable NIGH_TEST_MAY_SKIP.
 """
 
 import os

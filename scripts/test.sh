@@ -86,7 +86,7 @@ export PATH="$PWD/.deps/test/bin:$PATH" NIGH_TEST_PYTHON="$PWD/.deps/python/bin/
 # Looked at when all is installed that will be. Tests read it as other users, too.
 part "tests that may skip here" scripts/may_skip.py "$may_skip"
 chmod a+r "$may_skip"
-export NIGH_MAY_SKIP="$may_skip"
+export NIGH_TEST_MAY_SKIP="$may_skip"
 # shellcheck disable=SC2086
 part "rust tests" scripts/run_tests.py $NIGH_TEST_BUILT
 # shellcheck disable=SC2086

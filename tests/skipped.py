@@ -1,6 +1,6 @@
 """How a Python test says that it cannot run here: the one place that prints `SKIPPED: NAME: REASON`.
 
-`make test` sets NIGH_MAY_SKIP to a file of the tests that may skip on this machine (`.ci/may-skip`, as far as
+`make test` sets NIGH_TEST_MAY_SKIP to a file of the tests that may skip on this machine (`.ci/may-skip`, as far as
 scripts/may_skip.py finds the conditions to hold). Any other test then fails where it would skip. The Rust tests have
 `skipped.rs`.
 """
@@ -16,7 +16,7 @@ def say(name: str, reason: str) -> None:
     """Says that the test `name` cannot run here; an AssertionError if it must."""
     # The line before may be unittest's dots.
     print(f"\nSKIPPED: {name}: {reason}", flush=True)
-    listed = os.environ.get("NIGH_MAY_SKIP")
+    listed = os.environ.get("NIGH_TEST_MAY_SKIP")
     if listed is None:
         return
     with open(listed, encoding="utf-8") as file:

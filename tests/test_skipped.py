@@ -40,10 +40,10 @@ class Skipped(unittest.TestCase):
             program, may_skip = Path(folder) / "program.py", Path(folder) / "may-skip"
             program.write_text(TESTS)
             environment = {**os.environ, "PYTHONPATH": str(HERE)}
-            environment.pop("NIGH_MAY_SKIP", None)
+            environment.pop("NIGH_TEST_MAY_SKIP", None)
             if listed is not None:
                 may_skip.write_text(listed)
-                environment["NIGH_MAY_SKIP"] = str(may_skip)
+                environment["NIGH_TEST_MAY_SKIP"] = str(may_skip)
             command = [sys.executable, program, name]
             ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
             return ran.returncode == 0, ran.stdout + ran.stderr
@@ -65,7 +65,7 @@ class Skipped(unittest.TestCase):
                     self.assertIn(f"AssertionError: {name} must run here and cannot: no disk.", said)
 
     def test_a_list_that_cannot_be_read_is_no_permission(self):
-        environment = {**os.environ, "PYTHONPATH": str(HERE), "NIGH_MAY_SKIP": str(HERE / "there-is-no-such-file")}
+        environment = {**os.environ, "PYTHONPATH": str(HERE), "NIGH_TEST_MAY_SKIP": str(HERE / "there-is-no-such-file")}
         command = [sys.executable, "-c", "import skipped; skipped.say('a', 'b')"]
         ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
         self.assertIn("FileNotFoundError", ran.stderr)

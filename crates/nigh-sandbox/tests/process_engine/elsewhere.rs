@@ -44,7 +44,7 @@ impl Programs {
         let mut command = Command::new(program);
         command.env(INNER_VARIABLE, "1").env(INIT_VARIABLE, self.path("nigh-sandbox")).current_dir("/");
         // Tests that cannot run with less than this machine allows have run outside.
-        command.env_remove("NIGH_MAY_SKIP");
+        command.env_remove("NIGH_TEST_MAY_SKIP");
         command
     }
 }

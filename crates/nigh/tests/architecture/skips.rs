@@ -112,11 +112,12 @@ fn a_test_that_would_skip_and_is_not_listed_fails_with_its_reason() {
     let folder = tempfile::tempdir().unwrap();
     let run = |listed: Option<&str>| {
         let mut test = Command::new(std::env::current_exe().unwrap());
-        test.args(["--exact", "skips::the_test_that_skips", "--ignored", "--show-output"]).env_remove("NIGH_MAY_SKIP");
+        test.args(["--exact", "skips::the_test_that_skips", "--ignored", "--show-output"])
+            .env_remove("NIGH_TEST_MAY_SKIP");
         if let Some(text) = listed {
             let file = folder.path().join("may-skip");
             std::fs::write(&file, text).unwrap();
-            test.env("NIGH_MAY_SKIP", file);
+            test.env("NIGH_TEST_MAY_SKIP", file);
         }
         let ended = test.output().unwrap();
         let said = format!("{}{}", String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
