@@ -30,10 +30,8 @@ vm:              ## Install QEMU, pqos and the pinned kernels for `nigh llc self
 	@scripts/install-vm.sh
 	@scripts/install-vm-kernels.sh
 
-demo: deps       ## Run real functions on one machine and show where their time goes
-	@scripts/install-swift.sh || echo "demo: without Swift; times are shown, no improvement is claimed"
-	@cargo build --release --workspace --bins --no-default-features
-	@target/release/nigh experiment demo --html demo.html
+demo:            ## Run real functions on one machine and show where their time goes
+	@scripts/demo.sh
 
 test:            ## Run every test and lint; needs no set-up beforehand
 	@scripts/test.sh

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import shutil
 import subprocess
 import tarfile
@@ -15,10 +14,9 @@ FILES = "/files"
 STARTS_WITHIN_S = 60
 
 
-def checked(words, **options):
+def checked(words, errors=subprocess.PIPE):
     """Runs a command of the host and gives what it printed; another exit code than 0 is an error."""
-    ran = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                         check=False, **options)
+    ran = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True, check=False)
     if ran.returncode != 0:
         raise AssertionError(f"{' '.join(map(str, words))} ended with {ran.returncode}\n{ran.stdout}\n{ran.stderr}")
     return ran.stdout
@@ -86,12 +84,9 @@ class RuncContainer:
         return spec
 
     def run(self, words, folder=""):
-        """Runs a command in it; `nigh` is the image's."""
-        return checked(["runc", "exec", "--cwd", f"{FILES}/{folder}", self.name, *named(words)])
-
-    def write(self, path, text):
-        """Writes a file that the container sees."""
-        write(self.files / path, text)
+        """Runs a command in it and gives all that it printed; `nigh` is the image's."""
+        words = ["runc", "exec", "--cwd", f"{FILES}/{folder}", self.name, *named(words)]
+        return checked(words, errors=subprocess.STDOUT)
 
     def stop(self):
         """Sends the signal that the image names."""
@@ -139,14 +134,11 @@ class ContainerdContainer:
         return ["ctr", "--address", str(self.socket), "--namespace", "nigh-test", *words]
 
     def run(self, words, folder=""):
-        """Runs a command in it; `nigh` is the image's."""
+        """Runs a command in it and gives all that it printed; `nigh` is the image's."""
         number = uuid.uuid4().hex[:8]
         place = f"{FILES}/{folder}"
-        return checked(self.ctr("task", "exec", "--exec-id", number, "--cwd", place, self.name, *named(words)))
-
-    def write(self, path, text):
-        """Writes a file that the container sees."""
-        write(self.files / path, text)
+        words = self.ctr("task", "exec", "--exec-id", number, "--cwd", place, self.name, *named(words))
+        return checked(words, errors=subprocess.STDOUT)
 
     def close(self):
         """Ends the container, containerd and what it left."""
@@ -164,11 +156,3 @@ class ContainerdContainer:
 def named(words):
     """With the program's path, where the words begin with `nigh`."""
     return ["/usr/bin/nigh", *words[1:]] if words[0] == "nigh" else list(words)
-
-
-def write(path, text):
-    """Writes a file that every user can read, in a folder in which every user can write."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    os.chmod(path.parent, 0o777)
-    path.write_text(text)
-    path.chmod(0o644)

@@ -71,21 +71,17 @@ class Machine:
         return ["nsenter", f"--target={self.first_inside()}", "--mount", "--pid", "--net", "--", "env", "-i",
                 f"--chdir={folder}", *(f"{name}={value}" for name, value in values.items()), *arguments]
 
-    def run(self, arguments, **options):
+    def run(self, arguments, errors=subprocess.PIPE, **options):
         """Runs a command and gives what it printed; another exit code than 0 is an error."""
         ran = subprocess.run(self.words(arguments, **options), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                             stderr=subprocess.PIPE, text=True, check=False)
+                             stderr=errors, text=True, check=False)
         if ran.returncode != 0:
             raise AssertionError(f"{' '.join(map(str, arguments))} ended with {ran.returncode}\n{ran.stdout}\n{ran.stderr}")
         return ran.stdout
 
     def run_below(self, arguments, folder, **options):
-        """Runs a command in a folder below the home."""
-        return self.run(arguments, folder=f"/root/{folder}", **options)
-
-    def write_below(self, path, text):
-        """Writes a file below the home."""
-        self.write(f"/root/{path}", text)
+        """Runs a command in a folder below the home, and gives what it printed, on standard error too."""
+        return self.run(arguments, errors=subprocess.STDOUT, folder=f"/root/{folder}", **options)
 
     def start(self, arguments, log, **options):
         """Starts a command that goes on; what it prints is in the host's file `log`."""

@@ -72,7 +72,7 @@ class ArchiveTest(package_test.PackageTest):
             at.run(command.split(), folder=FOLDER)
         at.enter(network=False)
         self.node(at, ["nigh", "up"])
-        tutorial.follow(at.run_below, at.write_below)
+        tutorial.follow(at.run_below)
 
 
 if __name__ == "__main__":

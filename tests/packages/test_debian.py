@@ -60,8 +60,7 @@ class DebianTest(package_test.PackageTest):
         restricted = ["unshare", "--mount", "--propagation", "private", "sh", "-e", "-c", AS_THE_UNIT]
         self.node(self.at, restricted, environment=node, folder="/")
         # Root's commands find the state folder by themselves.
-        minor = self.at.run(["python3", "-c", "import sys; print(sys.version_info.minor)"]).strip()
-        tutorial.follow(self.at.run_below, self.at.write_below, f"python3.{minor}")
+        tutorial.follow(self.at.run_below)
         compiled = list((self.at.root / "usr/lib/nigh/python/packages/boto3").rglob("*.pyc"))
         self.assertTrue(compiled, "a sandbox would compile the packages at each cold start")
 

@@ -67,7 +67,7 @@ class ImageTest(package_test.PackageTest):
                 health = self.image.configuration["config"]["Healthcheck"]["Test"]
                 self.assertEqual(health[0], "CMD")
                 tutorial.wait_for("healthy container", lambda: at.run(health[1:]))
-                tutorial.follow(at.run, at.write, ends=False)
+                tutorial.follow(at.run, ends=False)
                 at.stop()
                 self.assertEqual(at.process.wait(60), 0)
 
@@ -76,7 +76,7 @@ class ImageTest(package_test.PackageTest):
         self.needs("runc", "containerd")
         path = package_test.image()
         at = self.contained(container.ContainerdContainer(path, self.image, ["--trust-functions"]))
-        tutorial.follow(at.run, at.write, ends=False)
+        tutorial.follow(at.run, ends=False)
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ class WheelTest(package_test.PackageTest):
         self.node(self.at, words, **options)
         nigh = self.nigh if hasattr(self, "nigh") else "/env/bin"
         path = {"PATH": f"{nigh}:/usr/bin:/bin"}
-        tutorial.follow(lambda words, folder: self.at.run_below(words, folder, environment=path), self.at.write_below)
+        tutorial.follow(lambda words, folder: self.at.run_below(words, folder, environment=path))
 
     def test_pip_installs_the_wheel_within_a_minute_and_the_tutorial_works(self):
         """Functions run with the environment's Python, which nobody named."""

@@ -1,37 +1,34 @@
 """docs/tutorial.md, step by step, on a machine where a package is installed.
 
-Its commands and functions are read from its text, so that what is tested is what is read.
+What is run, and what it prints, is read from its text as the tests of the documents read it (tests/docs/page.py).
 """
 
-import re
 import shlex
+import sys
 import time
 from pathlib import Path
 
-TEXT = Path(__file__).resolve().parent.parent.parent / "docs/tutorial.md"
-# The runtime that the tutorial names.
-RUNTIME = "python3.11"
-# What the tutorial counts the words of, and the answer that it shows.
-INPUT, ANSWER = "one two three\n", '"words": 3'
-# Commands for a terminal, and what stands for them; None is left out.
-INSTEAD = {"nigh up": None, "nigh dev": "nigh deploy"}
+PROJECT = Path(__file__).resolve().parent.parent.parent
+sys.path.append(str(PROJECT / "tests/docs"))
+
+import page  # noqa: E402
+
+TEXT = PROJECT / "docs/tutorial.md"
+# An image has no other programs.
+PROGRAMS = ("nigh", "cd")
 WITHIN_S = 60
 
 
-def functions():
-    """The functions' files by their paths: a block after a sentence that ends with the path and a colon."""
-    found = {}
-    for path, code in re.findall(r"`(\w+/app\.py)`:\n\n((?:    .*\n|\n)+)", TEXT.read_text()):
-        found[path] = "\n".join(line[4:] for line in code.rstrip("\n").split("\n")) + "\n"
-    return found
-
-
 def commands():
-    """The lines that begin with `nigh` or `cd`, without those whose values only a reader knows."""
-    lines = re.findall(r"^    ((?:nigh|cd) [^\n]*)$", TEXT.read_text(), re.M)
-    plain = [re.sub(r"\s+# .*$", "", line).strip() for line in lines]
-    chosen = [INSTEAD.get(line, line) for line in plain if "…" not in line]
-    return [line for line in chosen if line]
+    """Each command, and whether it is repeated until it prints what it should. The node is started by somebody else."""
+    steps = [step for step in page.steps(TEXT.read_text()) if step.kind == "commands" and not step.needs]
+    found = [(command, step.eventually) for step in steps for command in step.commands]
+    return [(command, eventually) for command, eventually in found if words(command.text)[0] in PROGRAMS]
+
+
+def words(text):
+    """The words of a command, without its remark."""
+    return shlex.split(text, comments=True)
 
 
 def wait_for(what, check):
@@ -49,37 +46,35 @@ def wait_for(what, check):
         time.sleep(0.2)
 
 
-def follow(run, write, runtime=RUNTIME, ends=True):
+def missing(expected, printed):
+    """The expected lines that are not printed. Standard output and standard error may come in any order."""
+    lines = [line for line in expected if line != page.ANY]
+    return [line for line in lines if not page.matches((page.ANY, line, page.ANY), printed)]
+
+
+def follow(run, ends=True):
     """Follows the tutorial beside a node that somebody starts.
 
-    `run` runs words in a folder below the one where `write` writes files, and gives the output. Without `ends` the node
-    goes on: a container ends with its node, and so would the command that waits for that."""
-    folder = ""
+    `run` runs words in a folder below a home folder, and gives all that they print. Without `ends` the node goes on: a
+    container ends with its node, and so would the command that waits for that."""
+    folder, printed = "", ""
+    wait_for("node", lambda: run(["nigh", "status"], folder))
 
-    def say(command):
-        return run(shlex.split(command.replace(RUNTIME, runtime)), folder)
+    def said(command):
+        """What the command prints; an AssertionError if it is not what the tutorial says."""
+        text = page.with_last_id(command.text, printed)
+        answer = run(words(text), folder)
+        lacks = missing(command.expected, answer)
+        assert not lacks, f"{text} does not print {lacks}:\n{answer}"
+        return f"{answer}\n"
 
-    wait_for("node", lambda: say("nigh status"))
-    for path, code in functions().items():
-        write(path, code)
-    invoked = 0
-    for command in commands():
-        words = shlex.split(command)
-        if words[0] == "cd":
-            folder = f"{folder}/{words[1]}".strip("/")
-        elif words[:3] == ["nigh", "objects", "cp"]:
-            write(f"{folder}/{words[3]}".strip("/"), INPUT)
-            say(command)
-        elif words[:2] == ["nigh", "invoke"]:
-            assert ANSWER in say(command), "the function's answer"
-            assert ANSWER in say(command), "its answer when it is warm"
-            invoked += 1
-        elif words[:2] == ["nigh", "logs"]:
-            wait_for("log of a function that a trigger runs", lambda command=command: say(command))
-        else:
-            say(command)
+    invoked = False
+    for command, eventually in commands():
+        first, *more = words(command.text)
+        if first == "cd":
+            folder = f"{folder}/{more[0]}".strip("/")
+        elif more != ["down"] or ends:
+            answer = wait_for(f"answer to {command.text}", lambda command=command: said(command)) if eventually else said(command)
+            printed += answer
+            invoked |= more[0] == "invoke"
     assert invoked, "the tutorial invokes nothing"
-    folder = ""
-    assert "in.txt.count" in say("nigh objects ls nigh://texts"), "the object that the function writes"
-    if ends:
-        say("nigh down")

@@ -34,7 +34,7 @@ Examples:
   nigh workflow watch thumbnails RUN                      live, to its end
   nigh workflow stop thumbnails RUN
 
-An execution continues when the node is killed and started again: docs/workflows.md.")]
+An execution continues when the node is killed and started again: docs/howto/workflows.md.")]
 pub(crate) enum WorkflowCommand {
     /// Create a state machine, or change the one of that name; running executions keep the old definition
     Create(CreateArgs),
