@@ -4,13 +4,13 @@
 //! deleted version still serves the functions that use it, as on Lambda; unused files are removed at the next start. The layers
 //! of a function are merged once, in order, by hard links: of two files with the same name the later layer's counts.
 
+mod extensions;
 mod merge;
 
 use std::collections::{BTreeMap, HashSet};
-use std::ffi::OsString;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::{fs, io};
 
 use async_recursion::async_recursion as boxed;
 use nigh_engine::{Registry, RegistryError};
@@ -21,7 +21,7 @@ use sha2::{Digest, Sha256};
 use thiserror::Error;
 
 use self::merge::{merge, sweep_merges};
-use crate::code_archive::{Archive, ArchiveLimits, file_directly_in};
+use crate::code_archive::{Archive, ArchiveLimits};
 use crate::code_store::{CodeStore, CodeStoreError, CodeVersion};
 use crate::function::{Function, LayerUse};
 use crate::function_arn::ACCOUNT;
@@ -33,8 +33,6 @@ const FORMAT: u32 = 1;
 pub const LAYERS_MAX: usize = 5;
 /// Versions of all layers of one namespace.
 const VERSIONS_MAX: usize = 1000;
-/// The folder of a layer whose programs Lambda starts beside the function, as extensions.
-const EXTENSIONS: &str = "extensions";
 /// Layers merged, below the store's folder.
 const MERGED: &str = "merged";
 
@@ -245,8 +243,7 @@ impl LayerStore {
         let size = archive.size();
         let (code, tenant, name) = (self.0.code.clone(), namespace.clone(), new.name.clone());
         let (version, unpacked) = blocking(move || {
-            let found = file_directly_in(Path::new(EXTENSIONS), &archive, ArchiveLimits::LAMBDA);
-            if let Some(extension) = found.map_err(CodeStoreError::from)? {
+            if let Some(extension) = extensions::of_archive(&archive).map_err(CodeStoreError::from)? {
                 return Err(LayerError::Extension { layer: name, extension });
             }
             let version = CodeVersion::of_archive(&tenant, &name, &archive)?;
@@ -354,8 +351,7 @@ impl LayerStore {
         let (name, number) = parse_layer_arn(arn)?;
         let version = self.get(namespace, &name, number).ok_or_else(|| LayerError::NotFound(arn.to_owned()))?;
         let files = self.0.code.task_folder(&code_version(namespace, &name, &version.sha256));
-        if let Some(extension) = first_file(&files.join(EXTENSIONS)) {
-            let extension = Path::new(EXTENSIONS).join(extension);
+        if let Some(extension) = extensions::of_files(&files) {
             return Err(LayerError::Extension { layer: name, extension });
         }
         Ok(LayerUse {
@@ -392,12 +388,6 @@ impl LayerStore {
         .await?;
         Ok(target)
     }
-}
-
-/// The name of a file in `folder`; none if there is none, or no such folder.
-fn first_file(folder: &Path) -> Option<OsString> {
-    let entries = fs::read_dir(folder).ok()?.filter_map(Result::ok);
-    entries.filter(|entry| entry.path().is_file()).map(|entry| entry.file_name()).min()
 }
 
 async fn blocking<T: Send + 'static>(

@@ -9,6 +9,7 @@ mod attempts;
 mod dead;
 mod destinations;
 mod proposals;
+mod reason;
 mod record;
 mod row;
 
@@ -22,7 +23,7 @@ use nigh_engine::{Outbox, OutboxChange, RegistryError};
 use nigh_functions::event_config::EventPolicy;
 use nigh_functions::function_store::FunctionStore;
 use nigh_schedule::event_queue::{
-    ClockReading, Command, Condition, DeadLetter, EventFacts, EventQueue, Fate, QueueFull, QueueLimits, RemainingWork,
+    ClockReading, Command, DeadLetter, EventFacts, EventQueue, Fate, QueueFull, QueueLimits, RemainingWork,
 };
 use nigh_terms::{ByteSize, Clock, FunctionName, InvocationId, Namespace, Timestamp, Token};
 use parking_lot::Mutex;
@@ -34,6 +35,7 @@ use tokio_util::task::TaskTracker;
 pub use self::dead::{EventListing, ListedEvent, RetryError, ShownEvent};
 pub use self::destinations::RecordBuckets;
 pub use self::proposals::{ProposedEvent, ScheduledRun};
+use self::reason::reason;
 use self::record::Response;
 use self::row::{Body, EventRowError, Head, Stage, place};
 use crate::invocation::request::check_payload;
@@ -351,16 +353,7 @@ impl EventInvokerState {
                 }
             }
             Fate::Bury => {
-                let reason = match response.filter(|response| response.function_error.is_some()) {
-                    Some(response) => format!("{}: {}", condition.name(), error_words(&response.payload)),
-                    None if condition == Condition::FunctionDeleted => {
-                        format!("{}: there is no function {}", condition.name(), facts.function)
-                    }
-                    None => match last_error {
-                        Some(words) => format!("{}: {words}", condition.name()),
-                        None => condition.name().to_owned(),
-                    },
-                };
+                let reason = reason(condition, &facts.function, response, last_error);
                 tracing::warn!(%id, function = %facts.function, %reason, "an event failed for good: `nigh events` has it");
                 self.bury(DeadLetter { id, facts, attempts, reason, died: self.wall(), remains: RemainingWork::Event })
                     .await?;
@@ -393,13 +386,4 @@ impl EventInvokerState {
             }
         }
     }
-}
-
-/// What an error object says, shortened.
-fn error_words(payload: &[u8]) -> String {
-    /// Characters of an error that a dead letter's reason has.
-    const WORDS_MAX: usize = 300;
-    let object: serde_json::Value = serde_json::from_slice(payload).unwrap_or_default();
-    let text = |name: &str| object.get(name).and_then(serde_json::Value::as_str).unwrap_or_default();
-    format!("{}: {}", text("errorType"), text("errorMessage")).chars().take(WORDS_MAX).collect()
 }

@@ -1,24 +1,14 @@
-//! The programs that call OpenWhisk's actions and handlers in JavaScript, written into a folder that sandboxes see; and this
-//! machine's Node.js, which is probed at the start.
+//! The programs that call OpenWhisk's actions and handlers in JavaScript, written into a folder that sandboxes see, beside
+//! this machine's versions of Node.js, which run them.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
-use std::time::Duration;
 use std::{fs, io};
 
 use nigh_sandbox::runtime_command::NodeRuntime;
-use serde::Deserialize;
 
 use crate::node_js;
 use crate::status::Level;
-
-/// How long Node.js may take to answer.
-const PATIENCE: Duration = Duration::from_secs(20);
-const QUESTION: &str =
-    "console.log(JSON.stringify({ major: Number(process.versions.node.split('.')[0]), program: process.execPath }))";
-/// Folders that every sandbox has.
-const SYSTEM_FOLDERS: [&str; 2] = ["/usr", "/bin"];
 
 const LAUNCHERS: [(&str, &str); 5] = [
     ("nigh_action.py", include_str!("../../../runtimes/openwhisk/nigh_action.py")),
@@ -27,12 +17,6 @@ const LAUNCHERS: [(&str, &str); 5] = [
     ("handler.js", include_str!("../../../runtimes/node/handler.js")),
     ("runtime_api.js", include_str!("../../../runtimes/node/runtime_api.js")),
 ];
-
-#[derive(Deserialize)]
-struct NodeJsProgram {
-    major: u8,
-    program: PathBuf,
-}
 
 /// The programs, the installed versions of Node.js, and one line for the status.
 pub(crate) struct ActionRuntimes {
@@ -69,27 +53,6 @@ fn bring(folder: &Path) -> io::Result<()> {
         fs::rename(&half, &target)?;
     }
     Ok(())
-}
-
-/// The Node.js of this program, or why it is none.
-pub(crate) async fn probe(node: &Path) -> Result<NodeRuntime, String> {
-    let asked = tokio::process::Command::new(node)
-        .args(["-e", QUESTION])
-        // The operator's options must not apply to actions.
-        .env_remove("NODE_OPTIONS")
-        .stdin(Stdio::null())
-        .kill_on_drop(true)
-        .output();
-    let output = tokio::time::timeout(PATIENCE, asked).await;
-    let output = output.map_err(|_| format!("the program did not answer within {} s", PATIENCE.as_secs()))?;
-    let output = output.map_err(|error| error.to_string())?;
-    let answer: Result<NodeJsProgram, _> = serde_json::from_slice(&output.stdout);
-    let NodeJsProgram { major, program } =
-        answer.map_err(|error| format!("the program does not answer as Node.js does: {error}"))?;
-    // An installation outside of /usr has its library beside the folder of its programs.
-    let folder = program.parent().and_then(Path::parent).filter(|folder| folder.parent().is_some());
-    let own = folder.filter(|folder| !SYSTEM_FOLDERS.iter().any(|system| folder.starts_with(system)));
-    Ok(NodeRuntime { major, folders: own.map(Path::to_owned).into_iter().collect(), program })
 }
 
 #[cfg(test)]

@@ -6,16 +6,29 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
 
 use futures::future::join_all;
 use nigh_sandbox::runtime_command::NodeRuntime;
-
-use crate::action_runtimes::probe;
+use serde::Deserialize;
 
 /// The setting that searches this machine.
 const SEARCH: &str = "node";
 /// The most programs that are asked for their version: each takes some hundredths of a second.
 const CANDIDATES_MAX: usize = 8;
+/// How long Node.js may take to answer.
+const PATIENCE: Duration = Duration::from_secs(20);
+const QUESTION: &str =
+    "console.log(JSON.stringify({ major: Number(process.versions.node.split('.')[0]), program: process.execPath }))";
+/// Folders that every sandbox has.
+const SYSTEM_FOLDERS: [&str; 2] = ["/usr", "/bin"];
+
+#[derive(Deserialize)]
+struct NodeJsProgram {
+    major: u8,
+    program: PathBuf,
+}
 
 /// The installed versions, those first that are found first.
 ///
@@ -40,6 +53,27 @@ pub async fn find(setting: &Path) -> Result<Vec<NodeRuntime>, String> {
         return Err(trouble.unwrap_or_else(|| format!("{}: there is none on this machine", setting.display())));
     }
     Ok(nodes)
+}
+
+/// The Node.js of this program, or why it is none.
+async fn probe(node: &Path) -> Result<NodeRuntime, String> {
+    let asked = tokio::process::Command::new(node)
+        .args(["-e", QUESTION])
+        // The operator's options must not apply to actions.
+        .env_remove("NODE_OPTIONS")
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output();
+    let output = tokio::time::timeout(PATIENCE, asked).await;
+    let output = output.map_err(|_| format!("the program did not answer within {} s", PATIENCE.as_secs()))?;
+    let output = output.map_err(|error| error.to_string())?;
+    let answer: Result<NodeJsProgram, _> = serde_json::from_slice(&output.stdout);
+    let NodeJsProgram { major, program } =
+        answer.map_err(|error| format!("the program does not answer as Node.js does: {error}"))?;
+    // An installation outside of /usr has its library beside the folder of its programs.
+    let folder = program.parent().and_then(Path::parent).filter(|folder| folder.parent().is_some());
+    let own = folder.filter(|folder| !SYSTEM_FOLDERS.iter().any(|system| folder.starts_with(system)));
+    Ok(NodeRuntime { major, folders: own.map(Path::to_owned).into_iter().collect(), program })
 }
 
 fn programs(list: &Path) -> Vec<PathBuf> {

@@ -13,7 +13,6 @@
 
 mod cache;
 mod compiled;
-mod error;
 mod hint;
 mod node;
 mod package_json;
@@ -26,11 +25,11 @@ use std::path::{Path, PathBuf};
 
 use nigh_node::config::FunctionSettings;
 
-pub(crate) use self::error::BuildError;
 pub(crate) use self::progress::{Progress, StderrProgress};
 
 use self::cache::Cache;
 use crate::archive::{self, ArchiveError, CodeFile, FileChoice};
+use crate::build_error::BuildError;
 
 /// A folder whose code is ready.
 #[derive(Debug, Default)]

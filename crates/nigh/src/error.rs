@@ -17,7 +17,7 @@ use nigh_node::status::DrainStatus;
 use nigh_rpc::certificates::CertificateError;
 use thiserror::Error;
 
-use crate::build::BuildError;
+use crate::build_error::BuildError;
 
 /// Refused, or failed.
 const FAILED: u8 = 1;

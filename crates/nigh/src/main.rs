@@ -4,6 +4,7 @@ mod activations;
 mod archive;
 mod backup;
 mod build;
+mod build_error;
 mod certificates;
 mod chosen_invocation;
 mod cluster;

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use nigh_schedule::event_queue::{EventFacts, RunEnd};
 use nigh_terms::{FunctionName, InvocationId, Principal};
 
+use super::reason::error_words;
 use super::record::Response;
 use super::row::{Head, Stage};
-use super::{EventError, EventInvokerState, error_words};
+use super::{EventError, EventInvokerState};
 use crate::invocation::{EventAttempt, InvokeError, InvokeRequest};
 
 /// How an attempt ended.

@@ -14,8 +14,8 @@ use nigh_terms::hex;
 use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 
-use super::error::BuildError;
 use crate::archive::is_skipped;
+use crate::build_error::BuildError;
 
 /// The most entries; those unused for longest are removed first.
 const ENTRIES_MAX: usize = 48;

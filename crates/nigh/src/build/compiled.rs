@@ -9,9 +9,9 @@ use serde::Deserialize;
 
 use super::Progress;
 use super::cache::Cache;
-use super::error::BuildError;
 use super::tool::{ToolRun, in_path};
 use crate::archive::{self, FileChoice};
+use crate::build_error::BuildError;
 
 /// The program that the runtime starts.
 const BOOTSTRAP: &str = "bootstrap";

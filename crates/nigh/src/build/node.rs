@@ -9,9 +9,9 @@ use nigh_node::node_js;
 
 use super::Progress;
 use super::cache::{Cache, CacheKey};
-use super::error::BuildError;
 use super::package_json::{Need, PackageJson};
 use super::tool::{ToolRun, identity, in_path, is_program};
+use crate::build_error::BuildError;
 
 const PACKAGE: &str = "package.json";
 const MODULES: &str = "node_modules";

@@ -11,9 +11,9 @@ use nigh_node::python::interpreters;
 
 use super::Progress;
 use super::cache::{Cache, CacheKey};
-use super::error::BuildError;
 use super::requirements::{Requirements, distribution, of_project};
 use super::tool::{ToolRun, identity, in_path};
+use crate::build_error::BuildError;
 
 const REQUIREMENTS: &str = "requirements.txt";
 const PROJECT: &str = "pyproject.toml";

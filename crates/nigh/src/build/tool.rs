@@ -10,8 +10,8 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
 
 use super::Progress;
-use super::error::BuildError;
 use super::hint::hint;
+use crate::build_error::BuildError;
 
 /// The last lines of a tool that go into an error.
 const SAID_MAX: usize = 12;

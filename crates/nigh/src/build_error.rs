@@ -32,7 +32,7 @@ fn indented(lines: &[String]) -> String {
 
 impl BuildError {
     /// The system's reason for what was tried on `path`.
-    pub(super) fn io(what: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn io(what: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::Io { what, path, source }
     }
