@@ -74,7 +74,6 @@ def follow(run, ends=True):
         if first == "cd":
             folder = f"{folder}/{more[0]}".strip("/")
         elif more != ["down"] or ends:
-            answer = wait_for(f"answer to {command.text}", lambda command=command: said(command)) if eventually else said(command)
-            printed += answer
+            printed += wait_for(command.text, lambda command=command: said(command)) if eventually else said(command)
             invoked |= more[0] == "invoke"
     assert invoked, "the tutorial invokes nothing"
