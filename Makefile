@@ -3,7 +3,10 @@
 SHELL := /bin/bash
 PYTHON_DEPS := .deps/python/bin/python3
 
-.PHONY: help demo test bench lint fuzz peers traces vm deps install
+.PHONY: help demo test bench lint fuzz peers traces vm deps install release test-packages
+# The architecture of a release, and its kinds of packages; empty for this machine's, and for all.
+ARCHITECTURE :=
+ONLY :=
 
 help:            ## List the commands
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | column -t -s "$$(printf '\t')"
@@ -27,10 +30,8 @@ vm:              ## Install QEMU, pqos and the pinned kernels for `nigh llc self
 	@scripts/install-vm.sh
 	@scripts/install-vm-kernels.sh
 
-demo: deps       ## Run real functions on one machine and show where their time goes
-	@scripts/install-swift.sh || echo "demo: without Swift; times are shown, no improvement is claimed"
-	@cargo build --release --workspace --bins --no-default-features
-	@target/release/nigh experiment demo --html demo.html
+demo:            ## Run real functions on one machine and show where their time goes
+	@scripts/demo.sh
 
 test:            ## Run every test and lint; needs no set-up beforehand
 	@scripts/test.sh
@@ -46,6 +47,15 @@ bench: deps      ## Print the benches: S3 door and invocations, each beside its 
 
 fuzz:            ## Run each fuzz target for a minute (needs a nightly toolchain and cargo-fuzz)
 	@scripts/fuzz.sh
+
+release:         ## Make dist/: an archive, a wheel, a Debian package, an OCI image, checksums, SBOM and licences
+	@scripts/install-package-tools.sh
+	@rm -rf dist
+	@packaging/release.py $(if $(ARCHITECTURE),--architecture $(ARCHITECTURE)) $(if $(ONLY),--only $(ONLY))
+
+test-packages:   ## Install each package of dist/ on fresh machines; REBUILD=1 builds the release once more and compares
+	@scripts/install-package-tools.sh
+	@NIGH_TEST_REBUILD=$(REBUILD) python3 -m unittest discover -v -s tests/packages
 
 install: deps    ## Install nigh and its programs beside each other in ~/.cargo/bin
 	@cargo build --release --bins

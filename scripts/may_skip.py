@@ -8,6 +8,7 @@ a test that could run. Exits with 1 if a line is wrong. The tests read FILE by t
 import os
 import re
 import shutil
+import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -46,6 +47,30 @@ def can_serve_disks():
     return os.geteuid() == 0 and all(map(os.path.exists, ("/dev/fuse", "/dev/loop-control")))
 
 
+def answer(*command):
+    """What a program prints; nothing if it is not there or fails."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def node_major():
+    """The major version of the Node.js in PATH; 0 if there is none."""
+    found = re.match(r"v(\d+)\.", answer("node", "--version"))
+    return int(found[1]) if found else 0
+
+
+def python_minors():
+    """The minor versions of Python, 3.10 to 3.13, in PATH and of pyenv."""
+    versions = Path.home() / ".pyenv/versions"
+    return {
+        minor
+        for minor in range(10, 14)
+        if any(versions.glob(f"*/bin/python3.{minor}")) or answer(f"python3.{minor}", "--version")
+    }
+
+
 # Why a test may skip, by the word that .ci/may-skip has for it.
 CONDITIONS = {
     "no-llc": lambda: not Path("/sys/devices/system/cpu/cpu0/cache/index3/size").exists(),
@@ -56,7 +81,9 @@ CONDITIONS = {
     "no-minio": lambda: not has_peer("minio"),
     "no-weka": lambda: not has_weka(),
     "no-java": lambda: not (shutil.which("java") and shutil.which("mvn")),
-    "no-node": lambda: not Path("/usr/bin/node").exists(),
+    "no-node": lambda: node_major() < 20,
+    "no-npm": lambda: node_major() < 20 or not shutil.which("npm"),
+    "no-second-python": lambda: len(python_minors()) < 2,
     "no-go": lambda: not shutil.which("go"),
     "no-fuse": lambda: not can_serve_disks(),
     "no-wsk": lambda: not shutil.which("wsk"),

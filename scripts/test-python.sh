@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The Python side's own tests: the instrument, the launchers of OpenWhisk's actions, Swift's middleware on a real Swift, and the sample functions against a real
-# S3 door.
+# The Python side's own tests: the instrument, the runtimes of Node.js and of OpenWhisk's actions, what makes packages,
+# Swift's middleware on a real Swift, the sample functions against a real S3 door, and the commands in the documentation.
 #
 # Swift's middleware is tested with the Python that Debian's Swift belongs to.
 # The functions' tests need a door: a Nigh with a folder of its own is started for them, and stopped.
@@ -10,8 +10,13 @@ cd "$(dirname "$0")/.."
 python=.deps/python/bin/python
 "$python" -m unittest discover -s runtimes/python
 "$python" -m unittest discover -s runtimes/openwhisk
+"$python" -m unittest discover -s runtimes/node
+"$python" -m unittest discover -s packaging/tests -t packaging
+"$python" -m unittest discover -s tests/packages -p tutorial_test.py
 PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=integrations/swift/src:integrations/swift/tests \
     /usr/bin/python3 -m unittest discover -s integrations/swift/tests
+PYTHONDONTWRITEBYTECODE=1 "$python" -m unittest discover -s tests/docs
+PYTHONDONTWRITEBYTECODE=1 "$python" tests/docs/run.py --programs target/debug
 
 state=$(mktemp -d)
 target/debug/nigh up --state "$state" --s3-listen 127.0.0.1:0 --lambda-listen 127.0.0.1:0 >"$state/up.log" 2>&1 &

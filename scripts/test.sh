@@ -91,6 +91,7 @@ export NIGH_TEST_MAY_SKIP="$may_skip"
 part "rust tests" scripts/run_tests.py $NIGH_TEST_BUILT
 # shellcheck disable=SC2086
 part "examples in documentation" cargo test $NIGH_TEST_BUILT --doc
+part "aarch64" scripts/check-aarch64.sh
 # The tests explore its small worlds.
 part "consistency contract, all worlds" target/debug/nigh check
 part "consistency contract, second encoding" target/debug/nigh check --murphi

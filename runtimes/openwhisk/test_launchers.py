@@ -1,4 +1,4 @@
-"""The launchers against a Runtime API of a few lines, each in a process of its own as in a sandbox."""
+"""The launchers of actions against a Runtime API of a few lines, each in a process of its own as in a sandbox."""
 
 import http.server
 import json
@@ -11,6 +11,8 @@ import threading
 import unittest
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
+# The runtimes of Node.js.
+NODE = os.path.join(os.path.dirname(_HERE), "node")
 sys.path.append(os.path.join(_HERE, "../../tests"))
 from skipped import skip
 
@@ -57,8 +59,8 @@ class _Requests(http.server.BaseHTTPRequestHandler):
         self._answer(202)
 
 
-class _Case(unittest.TestCase):
-    def run_action(self, command, files, inputs):
+class RuntimeCase(unittest.TestCase):
+    def run_runtime(self, command, files, inputs):
         """The answers to `inputs`, and what was printed."""
         folder = tempfile.mkdtemp()
         self.addCleanup(shutil.rmtree, folder)
@@ -73,13 +75,13 @@ class _Case(unittest.TestCase):
             **{name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")},
             "AWS_LAMBDA_RUNTIME_API": f"127.0.0.1:{api.server_port}",
             "LAMBDA_TASK_ROOT": folder,
-            "PYTHONPATH": _HERE,
+            "PYTHONPATH": os.pathsep.join([_HERE, folder]),
         }
         ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
         return api.answers, ended.stdout + ended.stderr
 
 
-class Python(_Case):
+class Python(RuntimeCase):
     def setUp(self):
         try:
             __import__("awslambdaric")
@@ -87,7 +89,7 @@ class Python(_Case):
             skip(self, "awslambdaric is not installed")
 
     def call(self, files, inputs, main="main"):
-        return self.run_action([sys.executable, "-m", "awslambdaric", f"nigh_action.{main}"], files, inputs)
+        return self.run_runtime([sys.executable, "-m", "awslambdaric", f"nigh_action.{main}"], files, inputs)
 
     def test_an_action_is_called_with_its_input_and_knows_its_activation(self):
         code = "import os, other\ndef main(args):\n    return {**args, 'id': os.environ['__OW_ACTIVATION_ID'], 'o': other.X, 'n': __name__}\n"
@@ -113,13 +115,13 @@ class Python(_Case):
             self.assertIn(said, error["errorMessage"])
 
 
-class JavaScript(_Case):
+class JavaScript(RuntimeCase):
     def setUp(self):
         if shutil.which("node") is None:
             skip(self, "there is no node")
 
     def call(self, files, inputs, main="main"):
-        return self.run_action(["node", os.path.join(_HERE, "launcher.js"), main], files, inputs)
+        return self.run_runtime(["node", os.path.join(NODE, "launcher.js"), main], files, inputs)
 
     def test_scripts_modules_and_packages_are_called(self):
         script = "let n = 0;\nfunction main(args) { n += 1; return { n, id: process.env.__OW_ACTIVATION_ID }; }\n"

@@ -3,6 +3,19 @@
 use std::sync::Arc;
 
 use nigh_terms::{BucketName, Clock, Monotonic, ObjectKey, Principal, Token, Version};
+use serde::{Deserialize, Serialize};
+
+/// What a data call is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DataOperation {
+    /// Read an object's bytes.
+    Read,
+    /// Read metadata, or list.
+    Metadata,
+    /// Write or delete an object.
+    Write,
+}
 
 /// How a data call was served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +45,8 @@ pub struct ObjectEvent {
     pub bucket: BucketName,
     /// The key; absent for calls on a bucket.
     pub key: Option<ObjectKey>,
+    /// What it was to do.
+    pub operation: DataOperation,
     /// How it was served.
     pub served: ServeOutcome,
     /// The bytes that went to or came from the caller.
@@ -50,6 +65,8 @@ pub struct ObjectEvent {
 
 /// Takes events, in order of their ends within one invocation, on the thread of the call: it must not block.
 pub trait ObjectObserver: Send + Sync {
+    /// Called when a data call begins: `served` and what follows it in the event are not known yet.
+    fn begins(&self, _event: &ObjectEvent) {}
     /// Called once for each data call.
     fn observe(&self, event: &ObjectEvent);
 }
@@ -68,6 +85,7 @@ impl DataCall {
         observers: Arc<[Arc<dyn ObjectObserver>]>,
         clock: Arc<dyn Clock>,
         principal: Principal,
+        operation: DataOperation,
         bucket: BucketName,
         key: Option<ObjectKey>,
     ) -> Self {
@@ -76,6 +94,7 @@ impl DataCall {
             principal,
             bucket,
             key,
+            operation,
             served: ServeOutcome::Failed,
             bytes: 0,
             object_bytes: None,
@@ -84,6 +103,9 @@ impl DataCall {
             version: None,
             token: Token::empty(),
         };
+        for observer in observers.iter() {
+            observer.begins(&event);
+        }
         Self { observers, clock, event: Some(event) }
     }
 

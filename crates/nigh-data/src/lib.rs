@@ -29,7 +29,7 @@ pub use attributes::{Attributes, ETag, ObjectMeta, Tags};
 pub use checksum::{Checksum, ChecksumAlgorithm, ChecksumClaim, ChecksumType, ClaimedValue, PartChecksums};
 pub use digest::Digest;
 pub use error::ObjectError;
-pub use event::{DataCall, ObjectEvent, ObjectObserver, ServeOutcome};
+pub use event::{DataCall, DataOperation, ObjectEvent, ObjectObserver, ServeOutcome};
 pub use fetch_time::fetch_us;
 pub use folios::are_offered as large_folios_are_offered;
 pub use name_print::NamePrint;

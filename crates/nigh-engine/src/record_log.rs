@@ -133,11 +133,28 @@ impl RecordLog {
         limit: usize,
         keep: impl Fn(&[u8]) -> Option<T> + Send + 'static,
     ) -> Result<Vec<T>, RegistryError> {
+        self.newest_of([0; 16], before.unwrap_or([0xff; 16]), limit, keep).await
+    }
+
+    /// Up to `limit` results of `keep` on the records whose identifiers are at least `from` and below `before`, newest
+    /// first.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub async fn newest_of<T: Send + 'static>(
+        &self,
+        from: [u8; 16],
+        before: [u8; 16],
+        limit: usize,
+        keep: impl Fn(&[u8]) -> Option<T> + Send + 'static,
+    ) -> Result<Vec<T>, RegistryError> {
+        if from >= before {
+            return Ok(Vec::new());
+        }
         self.flush().await;
         read_table(&self.state, RowsById::new(self.table), move |records| {
-            let end = before.unwrap_or([0xff; 16]);
             let mut kept = Vec::new();
-            for entry in records.range::<&[u8; 16]>(..&end).map_err(storage)?.rev() {
+            for entry in records.range::<&[u8; 16]>(&from..&before).map_err(storage)?.rev() {
                 if kept.len() >= limit {
                     break;
                 }

@@ -18,7 +18,7 @@ use thiserror::Error;
 use zip::ZipArchive;
 use zip::result::ZipError;
 
-use self::plan::plan;
+use self::plan::{Kind, plan};
 pub use self::source::Archive;
 use self::tree::{sync_tree, write_tree};
 
@@ -121,6 +121,28 @@ pub struct UnpackTotals {
 /// # Errors
 /// If the archive breaks a rule or a limit, or the disk refuses.
 pub fn unpack(archive: &Archive, into: &Path, limits: ArchiveLimits) -> Result<UnpackTotals, ArchiveError> {
+    let mut zip = open(archive, limits)?;
+    let tree = plan(&mut zip, limits)?;
+    let size = write_tree(&mut zip, &tree, into, limits.unpacked)?;
+    sync_tree(&tree, into)?;
+    Ok(UnpackTotals { size, entries: tree.len() })
+}
+
+/// The path of the first file of `archive` that lies in `folder` itself, not in a folder below it.
+///
+/// # Errors
+/// If the archive breaks a rule or a limit, or cannot be read.
+pub fn file_directly_in(
+    folder: &Path,
+    archive: &Archive,
+    limits: ArchiveLimits,
+) -> Result<Option<PathBuf>, ArchiveError> {
+    let tree = plan(&mut open(archive, limits)?, limits)?;
+    let mut files = tree.into_iter().filter(|(_, kind)| matches!(kind, Kind::File { .. }));
+    Ok(files.find(|(path, _)| path.parent() == Some(folder)).map(|(path, _)| path))
+}
+
+fn open(archive: &Archive, limits: ArchiveLimits) -> Result<ZipArchive<source::Reader>, ArchiveError> {
     if archive.size() > limits.zipped {
         return Err(ArchiveError::Zipped { size: archive.size().bytes(), limit: limits.zipped.bytes() });
     }
@@ -128,11 +150,7 @@ pub fn unpack(archive: &Archive, into: &Path, limits: ArchiveLimits) -> Result<U
     if has_more_records(archive.reader(), limits.entries).map_err(read_failed)? {
         return Err(ArchiveError::Entries { limit: limits.entries });
     }
-    let mut zip = ZipArchive::new(archive.reader()).map_err(malformed)?;
-    let tree = plan(&mut zip, limits)?;
-    let size = write_tree(&mut zip, &tree, into, limits.unpacked)?;
-    sync_tree(&tree, into)?;
-    Ok(UnpackTotals { size, entries: tree.len() })
+    ZipArchive::new(archive.reader()).map_err(malformed)
 }
 
 /// Whether more than `limit` places look like records of a directory.

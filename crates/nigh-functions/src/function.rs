@@ -24,7 +24,7 @@ pub enum Runtime {
     Provided,
     /// `provided.http`: the archive's `bootstrap` is an HTTP server, on `$PORT`; Nigh's adapter asks it.
     ProvidedHttp,
-    /// `nodejs:x`: an OpenWhisk action, called by Nigh's launcher.
+    /// `nodejsx.x`, or `nodejs:x` of an OpenWhisk action: Nigh's programs in `runtimes/node` call the handler.
     Node {
         /// The `x`.
         major: u8,

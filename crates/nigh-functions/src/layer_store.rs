@@ -4,6 +4,7 @@
 //! deleted version still serves the functions that use it, as on Lambda; unused files are removed at the next start. The layers
 //! of a function are merged once, in order, by hard links: of two files with the same name the later layer's counts.
 
+mod extensions;
 mod merge;
 
 use std::collections::{BTreeMap, HashSet};
@@ -45,6 +46,11 @@ pub enum LayerError {
     Arn(String),
     #[error("the namespace has {VERSIONS_MAX} layer versions, which is the limit; delete some")]
     TooMany,
+    #[error(
+        "the layer {layer} has the Lambda extension {}, and Nigh starts no extensions: publish the layer without its \
+         folder extensions/", .extension.display()
+    )]
+    Extension { layer: FunctionName, extension: PathBuf },
     #[error(transparent)]
     Code(#[from] CodeStoreError),
     #[error(transparent)]
@@ -237,6 +243,9 @@ impl LayerStore {
         let size = archive.size();
         let (code, tenant, name) = (self.0.code.clone(), namespace.clone(), new.name.clone());
         let (version, unpacked) = blocking(move || {
+            if let Some(extension) = extensions::of_archive(&archive).map_err(CodeStoreError::from)? {
+                return Err(LayerError::Extension { layer: name, extension });
+            }
             let version = CodeVersion::of_archive(&tenant, &name, &archive)?;
             let unpacked = code.publish(&version, &archive)?;
             Ok((version, unpacked))
@@ -312,6 +321,12 @@ impl LayerStore {
         index.get(&(namespace.clone(), name.clone()))?.0.versions.get(&version).cloned()
     }
 
+    /// The archive of a version, as it was uploaded.
+    #[must_use]
+    pub fn archive(&self, namespace: &Namespace, version: &LayerVersion) -> PathBuf {
+        self.0.code.archive(&code_version(namespace, &version.name, &version.sha256))
+    }
+
     /// The versions of a layer, newest first.
     #[must_use]
     pub fn versions(&self, namespace: &Namespace, name: &FunctionName) -> Vec<LayerVersion> {
@@ -331,10 +346,14 @@ impl LayerStore {
     /// What a function stores of the version that an ARN names.
     ///
     /// # Errors
-    /// If there is no such version in the namespace.
+    /// If there is no such version in the namespace, or it has an extension: it is of a Nigh that passed over extensions.
     pub fn resolve(&self, namespace: &Namespace, arn: &str) -> Result<LayerUse, LayerError> {
         let (name, number) = parse_layer_arn(arn)?;
         let version = self.get(namespace, &name, number).ok_or_else(|| LayerError::NotFound(arn.to_owned()))?;
+        let files = self.0.code.task_folder(&code_version(namespace, &name, &version.sha256));
+        if let Some(extension) = extensions::of_files(&files) {
+            return Err(LayerError::Extension { layer: name, extension });
+        }
         Ok(LayerUse {
             arn: arn.to_owned(),
             name,

@@ -9,6 +9,7 @@ mod attempts;
 mod dead;
 mod destinations;
 mod proposals;
+mod reason;
 mod record;
 mod row;
 
@@ -22,7 +23,7 @@ use nigh_engine::{Outbox, OutboxChange, RegistryError};
 use nigh_functions::event_config::EventPolicy;
 use nigh_functions::function_store::FunctionStore;
 use nigh_schedule::event_queue::{
-    ClockReading, Command, Condition, DeadLetter, EventFacts, EventQueue, Fate, QueueFull, QueueLimits, RemainingWork,
+    ClockReading, Command, DeadLetter, EventFacts, EventQueue, Fate, QueueFull, QueueLimits, RemainingWork,
 };
 use nigh_terms::{ByteSize, Clock, FunctionName, InvocationId, Namespace, Timestamp, Token};
 use parking_lot::Mutex;
@@ -34,6 +35,7 @@ use tokio_util::task::TaskTracker;
 pub use self::dead::{EventListing, ListedEvent, RetryError, ShownEvent};
 pub use self::destinations::RecordBuckets;
 pub use self::proposals::{ProposedEvent, ScheduledRun};
+use self::reason::reason;
 use self::record::Response;
 use self::row::{Body, EventRowError, Head, Stage, place};
 use crate::invocation::request::check_payload;
@@ -93,6 +95,8 @@ struct EventInvokerState {
     queue: Mutex<EventQueue>,
     /// Scheduled runs that are on the disk, and of which it is not decided whether they run.
     proposed: Mutex<HashMap<InvocationId, (EventFacts, ScheduledRun)>>,
+    /// What went wrong in the last attempt of each event that waits for another, since the start; for people only.
+    last_errors: Mutex<HashMap<InvocationId, String>>,
     /// Notified when something has changed and the queue must be asked.
     changed: Notify,
     closed: CancellationToken,
@@ -158,6 +162,7 @@ impl EventInvoker {
             parts,
             queue: Mutex::new(queue),
             proposed: Mutex::new(proposed),
+            last_errors: Mutex::default(),
             changed: Notify::new(),
             closed: CancellationToken::new(),
             tasks: TaskTracker::new(),
@@ -332,6 +337,7 @@ impl EventInvokerState {
 
     async fn finish(&self, command: Command, response: Option<&Response>) -> Result<(), EventError> {
         let Command::Finish { id, facts, attempts, condition, fate } = command else { return Ok(()) };
+        let last_error = self.last_errors.lock().remove(&id);
         metrics::counter!("nigh_events_done_total", "condition" => condition.name()).increment(1);
         match fate {
             Fate::Forget => {
@@ -347,13 +353,7 @@ impl EventInvokerState {
                 }
             }
             Fate::Bury => {
-                let reason = match response.filter(|response| response.function_error.is_some()) {
-                    Some(response) => format!("{}: {}", condition.name(), error_words(&response.payload)),
-                    None if condition == Condition::FunctionDeleted => {
-                        format!("{}: there is no function {}", condition.name(), facts.function)
-                    }
-                    None => condition.name().to_owned(),
-                };
+                let reason = reason(condition, &facts.function, response, last_error);
                 tracing::warn!(%id, function = %facts.function, %reason, "an event failed for good: `nigh events` has it");
                 self.bury(DeadLetter { id, facts, attempts, reason, died: self.wall(), remains: RemainingWork::Event })
                     .await?;
@@ -386,13 +386,4 @@ impl EventInvokerState {
             }
         }
     }
-}
-
-/// What an error object says, shortened.
-fn error_words(payload: &[u8]) -> String {
-    /// Characters of an error that a dead letter's reason has.
-    const WORDS_MAX: usize = 300;
-    let object: serde_json::Value = serde_json::from_slice(payload).unwrap_or_default();
-    let text = |name: &str| object.get(name).and_then(serde_json::Value::as_str).unwrap_or_default();
-    format!("{}: {}", text("errorType"), text("errorMessage")).chars().take(WORDS_MAX).collect()
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::HeaderValue;
 use nigh_engine::AccessKeys;
-use nigh_functions::function::Function;
+use nigh_functions::function::{Function, FunctionSource};
 use nigh_sandbox::log_capture::{LogCapture, ReportLine};
 use nigh_sandbox::runtime_api::{Dispatch, Reply};
 use nigh_schedule::activation::idempotence::runs_again;
@@ -17,6 +17,7 @@ use nigh_terms::{Admission, ByteSize, Clock, InvocationId, Monotonic, SandboxId,
 
 use crate::activation_log::ActivationLog;
 use crate::hooks::{InvocationHook, Run};
+use crate::invocation::code_look::CodeLook;
 use crate::invocation::gate::{Entrance, GatePass, InvocationGate};
 use crate::invocation::phase_accountant::{DataCalls, PhaseAccountant};
 use crate::invocation::verdict::{Verdict, timeout_message};
@@ -31,6 +32,7 @@ use crate::sandboxes::maker::admission_of;
 /// Runs invocations in sandboxes that they have been given.
 pub(crate) struct Executor {
     pub(crate) keys: AccessKeys,
+    pub(crate) functions: Arc<dyn FunctionSource>,
     pub(crate) gate: Arc<dyn InvocationGate>,
     pub(crate) accountant: Arc<PhaseAccountant>,
     pub(crate) activations: ActivationLog,
@@ -78,10 +80,20 @@ struct HandlerRun {
     lives: bool,
 }
 
+/// What the hooks decided before a run.
+struct PreparedRun {
+    grant: Grant,
+    admission: Admission,
+    /// The memory that a model predicts.
+    predicted: Option<ByteSize>,
+    notes: Vec<String>,
+}
+
 /// What was measured while the handler ran.
 struct RunMeasurements {
     duration: Duration,
     granted: ByteSize,
+    predicted: Option<ByteSize>,
     peak: Option<ByteSize>,
     memory: MemoryUse,
     /// What the invocation had seen at its end.
@@ -100,7 +112,7 @@ impl Executor {
                 return Err(refusal.into());
             }
         };
-        let (grant, admission, mut notes) = self.before_run(call, &live, init);
+        let PreparedRun { grant, admission, predicted, mut notes } = self.before_run(call, &live, init);
         let Some(begun) = wake(&live, grant).await else {
             self.not_run(call.id);
             lease.end().await;
@@ -121,10 +133,11 @@ impl Executor {
         let lease = if lives { Some(lease) } else { end(lease).await };
         let attempt = match verdict {
             Some(verdict) if !repeats => {
-                let measured = RunMeasurements { duration, granted, peak, memory, token, notes };
+                let measured = RunMeasurements { duration, granted, predicted, peak, memory, token, notes };
                 let calls = self.accountant.finish(call.id);
                 let ran = (Some(live.id), &*live.log);
-                Attempt::Done(Box::new(self.conclude(call, ran, init, measured, calls, verdict)))
+                let look = CodeLook::at(&*self.functions, &call.function, &verdict).await;
+                Attempt::Done(Box::new(self.conclude(call, ran, init, measured, calls, (verdict, look))))
             }
             _ => {
                 self.discard(call, &live, duration, peak);
@@ -138,13 +151,15 @@ impl Executor {
     }
 
     /// Concludes an invocation whose sandbox could not be initialised.
-    pub(crate) fn conclude_failed(&self, call: &Call, failed: FailedInit) -> InvocationResult {
+    pub(crate) async fn conclude_failed(&self, call: &Call, failed: FailedInit) -> InvocationResult {
         let verdict = failed.verdict(call.id);
+        let look = CodeLook::at(&*self.functions, &call.function, &verdict).await;
         let FailedInit { sandbox, log, granted, grown, init, token, peak, .. } = failed;
         let memory = MemoryUse { grown, ..MemoryUse::default() };
-        let measured = RunMeasurements { duration: Duration::ZERO, granted, peak, memory, token, notes: Vec::new() };
+        let (duration, notes) = (Duration::ZERO, Vec::new());
+        let measured = RunMeasurements { duration, granted, predicted: None, peak, memory, token, notes };
         log.start(call.id);
-        self.conclude(call, (sandbox, &*log), Some(&init), measured, DataCalls::default(), verdict)
+        self.conclude(call, (sandbox, &*log), Some(&init), measured, DataCalls::default(), (verdict, look))
     }
 
     /// Makes ready what an invocation of `live`'s function with this input will need when `after` has ended.
@@ -166,8 +181,8 @@ impl Executor {
         live.prepare(decide).await;
     }
 
-    /// Asks the hooks: the grant and the admission of the run, and what the hooks note.
-    fn before_run(&self, call: &Call, live: &LiveSandbox, init: Option<&Init>) -> (Grant, Admission, Vec<String>) {
+    /// Asks the hooks.
+    fn before_run(&self, call: &Call, live: &LiveSandbox, init: Option<&Init>) -> PreparedRun {
         let mut run = Run {
             tasks: live.sandbox.tasks(),
             start: init.map_or(SandboxStart::Warm, |init| init.steps.start),
@@ -181,7 +196,7 @@ impl Executor {
         }
         notes.extend(live.take_prepared().map(|what| format!("prepared: {what}")));
         let grant = if call.earlier.is_empty() { run.grant } else { Grant::full(call.function.memory) };
-        (grant, run.admission, notes)
+        PreparedRun { grant, admission: run.admission, predicted: run.predicted, notes }
     }
 
     /// Gives the input to the handler and waits until it answers, fails, or its time is over.
@@ -217,6 +232,8 @@ impl Executor {
                 }
             },
             Some(Err(_)) => {
+                // Before the calls under way are cancelled: they are what the handler waited for.
+                self.accountant.ended(call.id, began.after(timeout));
                 let date = self.clock.wall().rfc3339();
                 live.log.say(&format!("{date} {} {}", call.id, timeout_message(timeout)));
                 (Some(Verdict::timed_out(call.id, timeout)), began.after(timeout), false)
@@ -304,12 +321,13 @@ impl Executor {
         init: Option<&Init>,
         measured: RunMeasurements,
         calls: DataCalls,
-        verdict: Verdict,
+        (verdict, look): (Verdict, CodeLook),
     ) -> InvocationResult {
-        let RunMeasurements { duration, granted, peak, memory, token, notes } = measured;
+        let RunMeasurements { duration, granted, predicted, peak, memory, token, notes } = measured;
         let report = ReportLine { duration, booked: call.function.memory, peak, init: init.map(|init| init.took) };
         let log = log.finish(call.id, &report);
-        let Verdict { outcome, payload, function_error } = verdict;
+        let exceeded = verdict.exceeded(&call.function);
+        let Verdict { outcome, payload, function_error, stack_trace, .. } = verdict;
         let run = RunTimes {
             wait_us: call.wait.as_micros() as u64,
             init_us: init.map(|init| init.took.as_micros() as u64),
@@ -339,8 +357,13 @@ impl Executor {
             booked: call.function.memory,
             granted,
             peak_memory: peak,
+            predicted_memory: predicted,
             memory,
             outcome,
+            exceeded,
+            stack_trace,
+            handlers: look.handlers,
+            packages: look.packages,
             notes,
             placement: call.placement.clone(),
             token: token.clone(),

@@ -38,6 +38,8 @@ pub struct Run<'a> {
     pub walk: OnceCell<PayloadWalk>,
     /// The memory of the run; a hook may lower or raise it within what is booked.
     pub grant: Grant,
+    /// The memory that a model predicts for it, whether or not that is granted.
+    pub predicted: Option<ByteSize>,
     /// Whether objects that it fetches are cached: what its function says, until a hook says otherwise.
     pub admission: Admission,
 }
@@ -56,6 +58,7 @@ impl<'a> Run<'a> {
             used_before: None,
             walk: OnceCell::new(),
             grant: Grant::full(function.memory),
+            predicted: None,
             admission: Admission::Always,
         }
     }

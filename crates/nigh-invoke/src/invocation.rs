@@ -1,6 +1,7 @@
 //! An invocation as the doors request it, and its result.
 
 pub(crate) mod broken_program;
+pub(crate) mod code_look;
 pub mod gate;
 pub mod phase_accountant;
 pub(crate) mod request;

@@ -117,6 +117,7 @@ impl Invoker {
         });
         let executor = Executor {
             keys: keys.clone(),
+            functions: Arc::clone(&functions),
             gate: Arc::clone(&gate),
             accountant: Arc::clone(&accountant),
             activations: parts.activations,
@@ -248,7 +249,7 @@ impl InvokerState {
                 Ok(admitted) => admitted,
                 Err(failed) => match *failed {
                     FailedStart::Refused(error) => return Err(error),
-                    FailedStart::Init(failed) => return Ok(self.executor.conclude_failed(&call, *failed)),
+                    FailedStart::Init(failed) => return Ok(self.executor.conclude_failed(&call, *failed).await),
                 },
             };
             let AdmittedRun { lease, in_the_way, run: _run, waited_for } = admitted;

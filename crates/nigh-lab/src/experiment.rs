@@ -110,7 +110,7 @@ impl ExperimentArgs {
     pub async fn run(self, json: bool) -> Result<(), LabError> {
         let machine = Machine::of_this_command();
         match self.what {
-            ExperimentCommand::Demo(demo) => demo.run(machine, json).await,
+            ExperimentCommand::Demo(demo) => Box::pin(demo.run(machine, json)).await,
             ExperimentCommand::Crash(crash) => crash.run(machine, json).await,
             ExperimentCommand::Power(power) => power.run(machine, json).await,
             ExperimentCommand::ClusterFaults(faults) => faults.run(machine, json).await,

@@ -31,7 +31,7 @@ impl ExperimentArgs {
     /// If something it needs is missing or fails.
     pub async fn run(self, json: bool) -> Result<(), LabError> {
         match self.what {
-            What::Demo(demo) => demo.run(Machine::of_this_command(), json).await,
+            What::Demo(demo) => Box::pin(demo.run(Machine::of_this_command(), json)).await,
             What::LeftOut(words) => Err(LabError::left_out(&words)),
         }
     }

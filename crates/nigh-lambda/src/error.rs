@@ -181,7 +181,9 @@ impl From<LayerError> for LambdaError {
     fn from(error: LayerError) -> Self {
         let message = error.to_string();
         match error {
-            LayerError::NotFound(_) | LayerError::Arn(_) => Self::invalid_parameter(message),
+            LayerError::NotFound(_) | LayerError::Arn(_) | LayerError::Extension { .. } => {
+                Self::invalid_parameter(message)
+            }
             LayerError::TooMany => Self::code_storage(message),
             LayerError::Code(CodeStoreError::Archive(archive)) if archive.is_the_archives() => {
                 Self::invalid_parameter(message)

@@ -66,6 +66,17 @@ pub struct RunPrediction {
     pub benefits: Option<bool>,
 }
 
+impl RunPrediction {
+    /// The memory that is predicted, whether or not that is granted; none without a prediction.
+    #[must_use]
+    pub fn predicted(&self) -> Option<ByteSize> {
+        self.said.or(match self.need {
+            Need::Booked(_) => None,
+            Need::Learned(needed) | Need::Beyond { needed, .. } => Some(needed),
+        })
+    }
+}
+
 /// The result of an invocation's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LearnOutcome {

@@ -14,14 +14,16 @@
 //! | `POST /learn/{namespace}/{function}/rows` of `ImportedRows` | 204; they replace its own |
 //! | `POST /learn/{namespace}/{function}/forget` | 204; the model and its rows are gone |
 //! | `GET /config` | `[ShownSetting]` |
-//! | `GET /activations?namespace&function&errors&limit&before&cluster` | `[Activation]`, newest first |
+//! | `GET /activations?namespace&function&errors&limit&before&prefix&since&cluster` | `[Activation]`, newest first |
 //! | `GET /activations/{id}` | `Activation` |
 //! | `GET /explain/{id}` | `Explanation` |
-//! | `GET /logs?namespace&function&limit&follow&cluster` | lines of `LogEntry`, oldest first; endless with `follow=true` |
+//! | `GET /logs?namespace&function&limit&since&follow&cluster` | lines of `LogLine`, oldest first; endless with `follow=true` |
 //! | `GET /events?namespace&all&limit` | `EventListing`: dead letters; with `all` also events that wait or run |
 //! | `GET /events/{namespace}/{id}` | `ShownEvent` |
 //! | `POST /events/{namespace}/{id}/retry` | 204; a dead letter is retried from the beginning |
 //! | `POST /events/{namespace}/{id}/drop` | 204; a dead letter or a waiting event is gone |
+//! | `GET /functions/{namespace}/{function}/code` | the archive of its code, as it was uploaded |
+//! | `GET /layers/{namespace}/{layer}/{version}/code` | the archive of a layer's version |
 //! | `GET /backup?keys&objects` | a backup (`backup::archive`) while it is made; broken off by a failure |
 //! | `GET /buckets/{namespace}/{bucket}/policy` | `BucketPolicy` |
 //! | `POST /buckets/{namespace}/{bucket}/policy` of `BucketPolicy` | 204; the bucket's later writes follow it |
@@ -32,10 +34,13 @@
 //!
 //! Each node of a cluster has the records of the invocations that ran on it. With `cluster=true` the lists have those of all
 //! members, and `/activations/{id}` and `/explain/{id}` always look at all members. The header `x-nigh-unanswered` names
-//! the members that did not answer, separated by commas. `follow=true` follows the invocations of this node only.
+//! the members that did not answer, separated by commas. With `follow=true` and without `cluster=true` only what ends on
+//! this node follows.
 
 mod activations;
 mod events;
+mod functions;
+mod logs;
 mod models;
 mod objects;
 mod refusal;
@@ -49,6 +54,7 @@ use axum::extract::{DefaultBodyLimit, Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use nigh_functions::function_store::FunctionStore;
 use nigh_invoke::activation_log::ActivationLog;
 use nigh_invoke::event_invoker::EventInvoker;
 use nigh_objects::ObjectMemory;
@@ -69,7 +75,7 @@ use crate::piped_body;
 use crate::profiling::{ModelRows, ProfileReport, ProfileRequest, ProfilingError};
 use crate::status::{DrainStatus, Status};
 
-pub use self::activations::LogEntry;
+pub use self::logs::{LogEntry, LogLine};
 
 /// The header that names the members of the cluster whose part of the answer is missing.
 pub(crate) const UNANSWERED: &str = "x-nigh-unanswered";
@@ -106,6 +112,8 @@ pub(crate) trait AdminSource: Send + Sync + 'static {
     fn cluster(&self) -> Option<&ClusterEngine>;
     /// The asynchronous invocations.
     fn events(&self) -> &EventInvoker;
+    /// The deployed functions.
+    fn functions(&self) -> &FunctionStore;
     /// The source of a backup, and the time.
     fn backup(&self) -> (&BackupSource, Timestamp);
     /// The object memory.
@@ -138,7 +146,7 @@ pub(crate) async fn serve<N: AdminSource>(node: Arc<N>, listener: UnixListener) 
         .route("/activations", get(activations::activations::<N>))
         .route("/activations/{id}", get(activations::activation::<N>))
         .route("/explain/{id}", get(activations::explanation::<N>))
-        .route("/logs", get(activations::logs::<N>))
+        .route("/logs", get(logs::logs::<N>))
         .route("/events", get(events::events::<N>))
         .route("/events/{namespace}/{id}", get(events::event::<N>))
         .route("/events/{namespace}/{id}/retry", post(events::retry_event::<N>))
@@ -147,6 +155,8 @@ pub(crate) async fn serve<N: AdminSource>(node: Arc<N>, listener: UnixListener) 
         .route("/buckets/{namespace}/unpushed", get(objects::unpushed::<N>))
         .route("/buckets/{namespace}/unpushed/drop", post(objects::drop_unpushed::<N>))
         .route("/features/{namespace}", get(objects::features::<N>))
+        .route("/functions/{namespace}/{function}/code", get(functions::code::<N>))
+        .route("/layers/{namespace}/{layer}/{version}/code", get(functions::layer_code::<N>))
         .route("/backup", get(backup::<N>))
         .route("/shutdown", post(shutdown::<N>))
         .with_state(node);

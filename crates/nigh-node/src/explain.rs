@@ -5,10 +5,14 @@
 
 use std::borrow::Cow;
 
+use nigh_data::DataOperation;
 use nigh_schedule::activation::cost::Cost;
 use nigh_schedule::activation::{Activation, DataCallRecord, Outcome, Phases};
 use nigh_ways::NOT_BOUND_HERE;
 use serde::{Deserialize, Serialize};
+
+/// How a call was served that gave nothing.
+const FAILED: &str = "failed";
 
 /// The kind of an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -125,13 +129,26 @@ pub fn outcome_words(outcome: &Outcome) -> String {
 }
 
 fn kind_of(call: &DataCallRecord) -> StepKind {
-    if matches!(call.served.as_str(), "write" | "delete") { StepKind::Write } else { StepKind::Read }
+    let writes = matches!(call.served.as_str(), "write" | "delete") || call.under_way == Some(DataOperation::Write);
+    if writes { StepKind::Write } else { StepKind::Read }
 }
 
 fn words(call: &DataCallRecord) -> String {
+    let what = object_words(call);
+    match call.under_way.filter(|_| call.served == FAILED) {
+        Some(DataOperation::Read) => format!("unfinished read of {what}"),
+        Some(DataOperation::Write) => format!("unfinished write of {what}"),
+        Some(DataOperation::Metadata) => format!("unfinished question about {what}"),
+        None => format!("{} {what}", call.served),
+    }
+}
+
+/// The object of a data call, or its bucket.
+#[must_use]
+pub fn object_words(call: &DataCallRecord) -> String {
     match &call.key {
-        Some(key) => format!("{} {}/{key}", call.served, call.bucket),
-        None => format!("{} {}", call.served, call.bucket),
+        Some(key) => format!("{}/{key}", call.bucket),
+        None => call.bucket.clone(),
     }
 }
 
@@ -182,6 +199,7 @@ pub(crate) mod tests {
             bytes: 1000,
             began_us,
             took_us,
+            under_way: None,
         };
         Activation {
             id: InvocationId::now(),
@@ -206,8 +224,13 @@ pub(crate) mod tests {
             booked: ByteSize::mib(256),
             granted: ByteSize::mib(256),
             peak_memory: Some(ByteSize::mib(64)),
+            predicted_memory: None,
             memory: MemoryUse::default(),
             outcome: Outcome::Answered,
+            exceeded: None,
+            stack_trace: Vec::new(),
+            handlers: Vec::new(),
+            packages: Vec::new(),
             notes: vec!["features: 2".to_owned()],
             placement: "cold".to_owned(),
             token: Token::empty(),
@@ -235,6 +258,22 @@ pub(crate) mod tests {
         assert_eq!(explained.shares, Shares { extract: 25.0, transform: 50.0, load: 25.0 });
         assert_eq!(explained.hit_percent, Some(100.0));
         assert_eq!(explained.memory_percent, Some(25.0));
+    }
+
+    #[test]
+    fn a_call_that_was_under_way_at_the_end_is_told_by_what_it_was_to_do() {
+        let [write, hit]: [DataCallRecord; 2] = activation().data_calls.try_into().unwrap();
+        let unfinished = |call: &DataCallRecord, operation| DataCallRecord {
+            served: FAILED.to_owned(),
+            under_way: Some(operation),
+            ..call.clone()
+        };
+        let read = unfinished(&hit, DataOperation::Read);
+        assert_eq!((words(&read), kind_of(&read)), ("unfinished read of pictures/a.png".to_owned(), StepKind::Read));
+        let put = unfinished(&write, DataOperation::Write);
+        assert_eq!((words(&put), kind_of(&put)), ("unfinished write of pictures/a.png".to_owned(), StepKind::Write));
+        let late = DataCallRecord { under_way: Some(DataOperation::Write), ..write };
+        assert_eq!(words(&late), "write pictures/a.png");
     }
 
     #[test]

@@ -69,7 +69,7 @@ pub(crate) async fn open(
     if settings.features == Switch::Off {
         return Ok((None, level(false, "memory.features is off: only the sizes of objects are known".to_owned())));
     }
-    let Some(path) = settings.features_program.clone().or_else(ParserProgram::beside_this_one) else {
+    let Some(path) = settings.features_program.clone().or_else(ParserProgram::installed) else {
         let why = "only the sizes of objects are known: nigh-features is missing; install it beside nigh, or name it in \
                    memory.features_program";
         return Ok((None, level(false, why.to_owned())));

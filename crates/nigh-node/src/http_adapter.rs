@@ -4,12 +4,14 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
+use nigh_terms::companion_programs;
+
 use crate::status::Level;
 
 /// The program's name.
 pub(crate) const NAME: &str = "nigh-http-adapter";
 
-/// Copies the adapter from beside this program to `folder`. Returns one line for the status, and the adapter if it
+/// Copies the adapter that is installed with this program to `folder`. Returns one line for the status, and the adapter if it
 /// exists.
 pub(crate) fn install(folder: &Path) -> (Level, Option<PathBuf>) {
     let level = |on, detail| Level { name: "http functions".to_owned(), on, detail };
@@ -19,12 +21,9 @@ pub(crate) fn install(folder: &Path) -> (Level, Option<PathBuf>) {
     }
 }
 
-/// The adapter beside this program.
+/// The adapter that is installed with this program.
 pub(crate) fn find() -> io::Result<PathBuf> {
-    let beside = std::env::current_exe()?.with_file_name(NAME);
-    // Test programs are one folder below.
-    let parent = beside.parent().and_then(Path::parent).map(|folder| folder.join(NAME));
-    let source = [Some(beside), parent].into_iter().flatten().find(|path| path.is_file());
+    let source = companion_programs(&std::env::current_exe()?, NAME).find(|path| path.is_file());
     source.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
 }
 

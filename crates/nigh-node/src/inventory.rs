@@ -15,11 +15,11 @@ use nigh_ways::cache_shape;
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
-use crate::action_runtimes;
 use crate::config::{Settings, Switch};
 use crate::http_adapter;
 use crate::machine::Machine;
 use crate::node::{engine_settings, few_files};
+use crate::node_js;
 use crate::python;
 
 /// A machine, and what Nigh finds there.
@@ -33,7 +33,7 @@ pub struct Inventory {
     pub memory: (ByteSize, ByteSize),
     /// The isolation of sandboxes; the error is why none works.
     pub isolation: Result<IsolationFound, String>,
-    /// The Python of functions; the error has the command that mends it.
+    /// The Pythons of functions, the default first; the error has the command that mends it.
     pub python: Result<String, String>,
     /// The Node.js of functions; the error is why there is none.
     pub node_js: Result<String, String>,
@@ -99,20 +99,21 @@ pub struct TakenAddress {
 pub async fn take(settings: &Settings, is_running: bool) -> Inventory {
     let machine = Machine::probe();
     let functions = &settings.functions;
-    let python = python::find(&functions.python, &functions.runtime_folders.0).await;
-    let node_js = action_runtimes::probe(&functions.node).await;
+    let pythons = python::find_all(&functions.python, &functions.runtime_folders.0).await;
+    let nodes = node_js::find(&functions.node).await;
     let limit = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
     Inventory {
         kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
         is_root: rustix::process::geteuid().is_root(),
         memory: (machine.memory, functions.memory + settings.cache.bytes),
         isolation: isolation(settings).await,
-        python: python
-            .map(|found| format!("python3.{} at {}", found.minor, found.interpreter.display()))
+        python: pythons
+            .map(|found| found.all().map(ToString::to_string).collect::<Vec<_>>().join("; "))
             .map_err(|error| error.to_string()),
-        node_js: node_js
-            .map(|found| format!("nodejs{} at {}", found.major, found.program.display()))
-            .map_err(|why| format!("{}: {why}", functions.node.display())),
+        node_js: nodes.map(|found| {
+            let named = found.iter().map(|node| format!("nodejs{} at {}", node.major, node.program.display()));
+            named.collect::<Vec<_>>().join("; ")
+        }),
         cache_ways: cache_ways(),
         has_large_folios: large_folios_are_offered(),
         disk: disk(&settings.state),
@@ -183,7 +184,7 @@ fn disk(state: &Path) -> Result<DiskFound, String> {
 fn missing_programs(settings: &Settings) -> Vec<&'static str> {
     let features = match &settings.memory.features_program {
         Some(program) => program.is_file().then(|| program.clone()),
-        None => ParserProgram::beside_this_one(),
+        None => ParserProgram::installed(),
     };
     let needs_features = settings.memory.features == Switch::On;
     let mut missing = Vec::new();

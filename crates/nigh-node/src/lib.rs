@@ -22,11 +22,14 @@ pub mod llc;
 pub mod local_cluster;
 pub mod machine;
 pub mod node;
+pub mod node_js;
 mod notifications;
 pub mod outside_door;
 mod piped_body;
 pub mod profiling;
 pub mod python;
+mod python_client;
+mod python_folder;
 mod python_library;
 #[cfg(test)]
 #[path = "../../../tests/skipped.rs"]
@@ -38,7 +41,8 @@ pub mod telemetry;
 pub mod unpushed;
 mod writes;
 
+pub use nigh_data::DataOperation;
 pub use nigh_invoke::event_invoker::{EventListing, ListedEvent, ShownEvent};
 pub use nigh_schedule::activation::SandboxStart;
 pub use nigh_schedule::activation::cost::{Cost, gb_seconds};
-pub use nigh_schedule::activation::{Activation, Outcome};
+pub use nigh_schedule::activation::{Activation, DataCallRecord, ExceededLimit, Outcome, stack_trace};

@@ -1,6 +1,7 @@
-//! The Python of functions: found and probed once, at the start, for its version and the folders of its packages.
+//! The Pythons of functions: found and probed once, at the start, for their versions and the folders of their packages.
 
 mod candidates;
+mod versions;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -8,11 +9,13 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use async_recursion::async_recursion as boxed;
+use futures::future::join_all;
 use nigh_sandbox::runtime_command::PythonRuntime;
 use serde::Deserialize;
 use thiserror::Error;
 
 pub use self::candidates::Places;
+pub use self::versions::{FoundPython, FoundPythons};
 use crate::config::PythonChoice;
 
 /// How long an interpreter may take to answer.
@@ -23,9 +26,10 @@ const SYSTEM_FOLDERS: [&str; 5] = ["/usr", "/bin", "/lib", "/lib64", "/sbin"];
 /// resolved one.
 const QUESTION: &str = "\
 import importlib.util, json, os, sys
+client = importlib.util.find_spec('awslambdaric')
 print(json.dumps({
     'major': sys.version_info[0], 'minor': sys.version_info[1], 'executable': sys.executable,
-    'client': importlib.util.find_spec('awslambdaric') is not None,
+    'client': client is not None, 'packages': client and os.path.dirname(os.path.dirname(client.origin)),
     'boto3': importlib.util.find_spec('boto3') is not None,
     'folders': [sys.prefix, sys.base_prefix, os.path.dirname(os.path.realpath(sys.executable))]
         + [path for path in sys.path if path and os.path.isdir(path)],
@@ -100,60 +104,95 @@ struct PythonProgram {
     minor: u8,
     executable: PathBuf,
     client: bool,
+    /// The folder with the client.
+    #[serde(default)]
+    packages: Option<PathBuf>,
     boto3: bool,
     folders: Vec<PathBuf>,
 }
 
 impl PythonProgram {
-    /// The runtime; `further` folders are added to those that it needs.
-    fn runtime(self, further: &[PathBuf]) -> PythonRuntime {
+    /// The Python; `further` folders are added to those that it needs.
+    fn found(self, further: &[PathBuf]) -> FoundPython {
         let folders = outermost(self.folders.into_iter().chain(further.iter().cloned()));
-        PythonRuntime { minor: self.minor, interpreter: self.executable, folders }
+        let runtime = PythonRuntime { minor: self.minor, interpreter: self.executable, folders, client: None };
+        FoundPython { runtime, has_client: self.client, packages: self.packages, has_boto3: self.boto3 }
     }
 }
 
-/// The Python of functions, by the setting. `further` folders are added to those that it needs.
+/// The Pythons of functions, by the setting: of each version one. `further` folders are added to those that they need.
 ///
 /// # Errors
-/// If the named program is not a Python 3 with AWS's runtime interface client, or none of this machine is.
+/// If a named program is no Python 3, or no Python has AWS's runtime interface client.
 #[boxed]
-pub async fn find(choice: &PythonChoice, further: &[PathBuf]) -> Result<PythonRuntime, PythonError> {
+pub async fn find_all(choice: &PythonChoice, further: &[PathBuf]) -> Result<FoundPythons, PythonError> {
     match choice {
-        PythonChoice::Program(program) => probe(program, further).await,
+        PythonChoice::Program(programs) => named(programs, further).await,
         PythonChoice::Auto => search(&Places::of_process(), further).await,
     }
 }
 
-/// The first Python of `places` that has AWS's runtime interface client and boto3, which handlers expect as on Lambda;
-/// if none has both, the first with the client.
-async fn search(places: &Places, further: &[PathBuf]) -> Result<PythonRuntime, PythonError> {
-    let (mut without, mut without_boto3) = (Vec::new(), None);
-    for candidate in places.candidates() {
-        match ask(&candidate).await {
-            Ok(found) if found.boto3 => return Ok(found.runtime(further)),
-            Ok(found) => without_boto3 = without_boto3.or(Some(found)),
-            Err(PythonError::NoClient { interpreter, minor }) => without.push((interpreter, minor)),
+/// The interpreters of version 3.`minor` on this machine: first those that the setting names, then all others.
+#[boxed]
+pub async fn interpreters(choice: &PythonChoice, minor: u8) -> Vec<PathBuf> {
+    let places = Places::of_process().candidates();
+    let mut candidates = match choice {
+        PythonChoice::Program(programs) => std::env::split_paths(programs).collect(),
+        PythonChoice::Auto => Vec::new(),
+    };
+    candidates.extend(places);
+    let (known, unknown) = versions::of_version(candidates, minor);
+    if !known.is_empty() {
+        return known;
+    }
+    let asked = join_all(unknown.iter().map(|program| ask(program))).await;
+    let fits = |asked: &Result<PythonProgram, PythonError>| asked.as_ref().is_ok_and(|found| found.minor == minor);
+    unknown.iter().zip(&asked).filter(|(_, asked)| fits(asked)).map(|(program, _)| program.clone()).collect()
+}
+
+/// The programs of a list that is separated like `PATH`.
+async fn named(programs: &Path, further: &[PathBuf]) -> Result<FoundPythons, PythonError> {
+    let mut found = Vec::new();
+    let list: Vec<PathBuf> = std::env::split_paths(programs).filter(|one| !one.as_os_str().is_empty()).collect();
+    for program in list {
+        found.push((program.clone(), ask(&program).await?.found(further)));
+    }
+    let first = found.first().map(|(program, python)| (program.clone(), python.runtime.minor));
+    FoundPythons::choose(found.into_iter().map(|(_, python)| python).collect()).ok_or_else(|| match first {
+        Some((interpreter, minor)) => PythonError::NoClient { interpreter, minor },
+        None => PythonError::NotAsked { interpreter: programs.to_owned(), reason: "no program is named".to_owned() },
+    })
+}
+
+/// Of each version the best Python of `places`.
+async fn search(places: &Places, further: &[PathBuf]) -> Result<FoundPythons, PythonError> {
+    let groups = versions::by_version(&places.candidates());
+    let asked = join_all(groups.into_iter().map(first_that_answers)).await;
+    let mut asked: Vec<(usize, PathBuf, PythonProgram)> = asked.into_iter().flatten().collect();
+    asked.sort_by_key(|(place, ..)| *place);
+    let named = asked.iter().map(|(_, program, found)| (program.clone(), found.minor)).collect();
+    let found = asked.into_iter().map(|(_, _, found)| found.found(further)).collect();
+    FoundPythons::choose(found).ok_or_else(|| {
+        let own = places.own().unwrap_or(Path::new("nigh-python")).to_owned();
+        PythonError::NoneFits { found: named, own }
+    })
+}
+
+/// The first of `group` that is a Python 3, with its place among all candidates.
+async fn first_that_answers(group: Vec<(usize, PathBuf)>) -> Option<(usize, PathBuf, PythonProgram)> {
+    for (place, program) in group {
+        match ask(&program).await {
+            Ok(found) => return Some((place, program, found)),
             Err(error) => tracing::debug!(%error, "a Python is passed over"),
         }
     }
-    match without_boto3 {
-        Some(found) => Ok(found.runtime(further)),
-        None => {
-            let own = places.own().unwrap_or(Path::new("nigh-python")).to_owned();
-            Err(PythonError::NoneFits { found: without, own })
-        }
-    }
+    None
 }
 
-/// Probes `interpreter`; `further` folders are added to those that it needs.
+/// Asks `interpreter` what it has.
 ///
 /// # Errors
-/// If it is not a Python 3 with AWS's runtime interface client.
-#[boxed]
-pub async fn probe(interpreter: &Path, further: &[PathBuf]) -> Result<PythonRuntime, PythonError> {
-    Ok(ask(interpreter).await?.runtime(further))
-}
-
+/// If it is not a Python 3.
 async fn ask(interpreter: &Path) -> Result<PythonProgram, PythonError> {
     let failed = |reason: String| PythonError::NotAsked { interpreter: interpreter.to_owned(), reason };
     let asked = tokio::process::Command::new(interpreter)
@@ -174,9 +213,6 @@ async fn ask(interpreter: &Path) -> Result<PythonProgram, PythonError> {
         .map_err(|error| failed(format!("the program does not answer as Python 3 does: {error}")))?;
     if answer.major != 3 {
         return Err(failed(format!("this is Python {}", answer.major)));
-    }
-    if !answer.client {
-        return Err(PythonError::NoClient { interpreter: interpreter.to_owned(), minor: answer.minor });
     }
     Ok(answer)
 }
@@ -209,9 +245,9 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_no_python_is_named_with_the_setting_that_mends_it() {
-        let message = probe(Path::new("/bin/false"), &[]).await.unwrap_err().to_string();
+        let message = named(Path::new("/bin/false"), &[]).await.unwrap_err().to_string();
         assert!(message.contains("/bin/false") && message.contains("functions.python"), "{message}");
-        assert!(probe(Path::new("/nowhere/python3"), &[]).await.is_err());
+        assert!(named(Path::new("/nowhere/python3"), &[]).await.is_err());
     }
 
     #[test]
@@ -253,7 +289,7 @@ mod tests {
             (python("a", 9, false, true), python("b", 10, true, false), python("c", 12, true, true));
         let found = async |path: &[&PathBuf]| {
             let places = Places::of_path(path.iter().map(|folder| (*folder).clone()).collect());
-            search(&places, &[]).await.map(|runtime| runtime.minor)
+            search(&places, &[]).await.map(|found| found.default.runtime.minor)
         };
         assert_eq!(found(&[&bare, &half, &whole]).await.unwrap(), 12);
         assert_eq!(found(&[&bare, &half]).await.unwrap(), 10);

@@ -1,24 +1,16 @@
 //! Installs the Python package of the fast path in a folder of its own, which sandboxes see: the client, the hook for
 //! boto3, and the `sitecustomize` that loads it (`runtimes/python`).
-//! Nigh compiles the package once. Sandboxes see the folder read-only, and would otherwise compile it at each start of
-//! a function.
 
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
-use std::time::Duration;
 use std::{fs, io};
 
 use nigh_sandbox::runtime_command::PythonRuntime;
 use nigh_terms::hex;
 use sha2::{Digest as _, Sha256};
 
+use crate::python_folder::{bring, compile_later};
 use crate::status::Level;
 
-/// How long the interpreter may take to compile it.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// The file that marks a complete folder.
-const COMPLETE: &str = ".complete";
 /// The bytes of the contents' hash in the folder's name.
 const NAME_BYTES: usize = 8;
 
@@ -46,25 +38,24 @@ const FILES: [(&str, &str); 14] = files![
     "nigh/wire.py",
 ];
 
-/// Installs the package for `python` below `folder`. Returns one line for the status, and the folder if that worked.
-pub(crate) async fn install(folder: &Path, python: &PythonRuntime) -> (Level, Option<PathBuf>) {
+/// Installs the package for `python` and `others` below `folder`. Returns one line for the status, and the folder if that
+/// worked.
+pub(crate) async fn install(
+    folder: &Path,
+    python: &PythonRuntime,
+    others: &[PythonRuntime],
+) -> (Level, Option<PathBuf>) {
     let level = |on, detail| Level { name: "python fast path".to_owned(), on, detail };
-    match bring(folder, python).await {
-        Ok(library) => (level(true, "boto3 in sandboxes uses the fast path".to_owned()), Some(library)),
+    match bring(folder, &name_of(python), Some(&python.interpreter), write).await {
+        Ok(library) => {
+            compile_later(&library, others);
+            (level(true, "boto3 in sandboxes uses the fast path".to_owned()), Some(library))
+        }
         Err(error) => (level(false, format!("boto3 in sandboxes uses HTTP: {}: {error}", folder.display())), None),
     }
 }
 
-async fn bring(folder: &Path, python: &PythonRuntime) -> io::Result<PathBuf> {
-    let library = folder.join(name_of(python));
-    if library.join(COMPLETE).exists() {
-        return Ok(library);
-    }
-    // Removes folders of other versions, or of an interrupted start.
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
+fn write(library: &Path) -> io::Result<()> {
     for (name, text) in FILES.iter().chain(&[("nigh/py.typed", "")]) {
         let path = library.join(name);
         if let Some(parent) = path.parent() {
@@ -72,10 +63,7 @@ async fn bring(folder: &Path, python: &PythonRuntime) -> io::Result<PathBuf> {
         }
         fs::write(&path, text)?;
     }
-    compile(&library, &python.interpreter).await?;
-    open_to_all(folder)?;
-    fs::write(library.join(COMPLETE), "")?;
-    Ok(library)
+    Ok(())
 }
 
 /// A name that changes with the files and with the interpreter.
@@ -88,40 +76,6 @@ fn name_of(python: &PythonRuntime) -> String {
         hash.update(text);
     }
     hex(&hash.finalize()[..NAME_BYTES])
-}
-
-async fn compile(library: &Path, interpreter: &Path) -> io::Result<()> {
-    let compiler = tokio::process::Command::new(interpreter)
-        // With this mode Python never compares the files' times.
-        .args(["-E", "-s", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash"])
-        .arg(library)
-        .stdin(Stdio::null())
-        .kill_on_drop(true)
-        .output();
-    let output = tokio::time::timeout(PATIENCE, compiler)
-        .await
-        .map_err(|_| io::Error::other(format!("the library was not compiled within {} s", PATIENCE.as_secs())))??;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&output.stdout);
-    Err(io::Error::other(format!(
-        "the library was not compiled: {}: {}",
-        output.status,
-        said.lines().last().unwrap_or("no word")
-    )))
-}
-
-/// Makes the folder readable for all users: sandboxes run as other users.
-fn open_to_all(path: &Path) -> io::Result<()> {
-    let is_folder = path.is_dir();
-    fs::set_permissions(path, fs::Permissions::from_mode(if is_folder { 0o755 } else { 0o644 }))?;
-    if is_folder {
-        for entry in fs::read_dir(path)? {
-            open_to_all(&entry?.path())?;
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -137,7 +91,7 @@ mod tests {
     fn python() -> Option<PythonRuntime> {
         let said = Command::new("python3").args(["-c", "import sys; print(sys.version_info.minor)"]).output().ok()?;
         let minor = String::from_utf8(said.stdout).ok()?.trim().parse().ok()?;
-        Some(PythonRuntime { minor, interpreter: "python3".into(), folders: Vec::new() })
+        Some(PythonRuntime { minor, interpreter: "python3".into(), folders: Vec::new(), client: None })
     }
 
     #[test]
@@ -161,23 +115,23 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().join("library");
         fs::create_dir_all(folder.join("old")).unwrap();
-        let (level, library) = install(&folder, &python).await;
+        let (level, library) = install(&folder, &python, &[]).await;
         let library = library.unwrap_or_else(|| panic!("{}", level.detail));
         assert!(level.on && !folder.join("old").exists());
         let mut compiled = fs::read_dir(library.join("nigh/__pycache__")).unwrap();
         assert!(compiled.any(|entry| entry.unwrap().file_name().to_string_lossy().starts_with("hook.cpython-3")));
         let made = fs::metadata(library.join("nigh/hook.py")).unwrap().modified().unwrap();
-        assert_eq!(install(&folder, &python).await.1, Some(library.clone()));
+        assert_eq!(install(&folder, &python, &[]).await.1, Some(library.clone()));
         assert_eq!(fs::metadata(library.join("nigh/hook.py")).unwrap().modified().unwrap(), made);
         let other = PythonRuntime { minor: python.minor + 1, ..python };
-        assert_ne!(install(&folder, &other).await.1, Some(library));
+        assert_ne!(install(&folder, &other, &[]).await.1, Some(library));
     }
 
     #[tokio::test]
     async fn what_cannot_be_compiled_is_off_and_says_why() {
         let folder = tempfile::tempdir().unwrap();
-        let python = PythonRuntime { minor: 11, interpreter: "/bin/false".into(), folders: Vec::new() };
-        let (level, library) = install(&folder.path().join("library"), &python).await;
+        let python = PythonRuntime { minor: 11, interpreter: "/bin/false".into(), folders: Vec::new(), client: None };
+        let (level, library) = install(&folder.path().join("library"), &python, &[]).await;
         assert!(!level.on && library.is_none() && level.detail.contains("not compiled"), "{}", level.detail);
     }
 }

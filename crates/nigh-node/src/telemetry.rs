@@ -1,12 +1,17 @@
 //! Metrics of this process, as Prometheus text.
 //!
-//! The crates record into the `metrics` facade. This is its only recorder; it adds the process's own figures.
+//! The crates record into the `metrics` facade. This is its only recorder; it adds what each family means, and the process's
+//! own figures.
+
+mod families;
 
 use std::fmt::Write;
 use std::sync::OnceLock;
 
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use thiserror::Error;
+
+use self::families::{Kind, meaning};
 
 /// Bounds of all histograms of seconds: 50 us to 100 s, three per decade.
 const SECONDS: [f64; 20] = [
@@ -56,6 +61,7 @@ impl Telemetry {
             .build_recorder();
         let handle = recorder.handle();
         metrics::set_global_recorder(recorder).map_err(|error| TelemetryError(error.to_string()))?;
+        families::describe();
         Ok(Self(RECORDER.get_or_init(|| handle).clone()))
     }
 
@@ -76,9 +82,11 @@ impl Telemetry {
             ("process_threads", process.threads as f64),
         ];
         for (name, value) in own.iter().chain(gauges) {
-            let kind = if name.ends_with("_total") { "counter" } else { "gauge" };
             // Writing to a String cannot fail.
-            let _ = write!(text, "# TYPE {name} {kind}\n{name} {value}\n");
+            if let Some(meaning) = meaning(name) {
+                let _ = writeln!(text, "# HELP {name} {meaning}");
+            }
+            let _ = write!(text, "# TYPE {name} {}\n{name} {value}\n", Kind::of(name).as_str());
         }
         text
     }
@@ -127,6 +135,13 @@ mod tests {
         assert!(text.contains("nigh_test_events_total 3"), "{text}");
         assert!(text.contains("nigh_test_wait_seconds_bucket{le=\"0.005\"} 1"), "{text}");
         assert!(text.contains("process_resident_memory_bytes ") && text.contains("nigh_test_level 7"), "{text}");
+        assert!(
+            text.contains("# HELP process_threads Threads of this process\n# TYPE process_threads gauge"),
+            "{text}"
+        );
+        metrics::counter!("nigh_cold_starts_total", "reason" => "first").increment(1);
+        let text = telemetry.render(&[]);
+        assert!(text.contains("# HELP nigh_cold_starts_total Sandboxes made, by why"), "{text}");
         assert!(ProcessUse::now().resident_bytes > 1 << 20);
     }
 }

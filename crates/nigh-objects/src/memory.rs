@@ -42,7 +42,7 @@ use std::time::Duration;
 use nigh_data::account::Account;
 use nigh_data::segment::Segment;
 use nigh_data::segment_cost::Cost;
-use nigh_data::{DataCall, ObjectError, ObjectId, ObjectMeta, ObjectObserver};
+use nigh_data::{DataCall, DataOperation, ObjectError, ObjectId, ObjectMeta, ObjectObserver};
 use nigh_protocol::Member;
 use nigh_terms::{BucketName, ByteSize, Clock, Monotonic, Namespace, ObjectKey, Principal, Version};
 use tokio::sync::mpsc;
@@ -124,8 +124,15 @@ struct ObjectMemoryState {
 }
 
 impl ObjectMemoryState {
-    fn begin(&self, who: &Principal, bucket: &BucketName, key: Option<&ObjectKey>) -> DataCall {
-        DataCall::begin(Arc::clone(&self.observers), Arc::clone(&self.clock), who.clone(), bucket.clone(), key.cloned())
+    fn begin(
+        &self,
+        who: &Principal,
+        operation: DataOperation,
+        bucket: &BucketName,
+        key: Option<&ObjectKey>,
+    ) -> DataCall {
+        let (observers, clock) = (Arc::clone(&self.observers), Arc::clone(&self.clock));
+        DataCall::begin(observers, clock, who.clone(), operation, bucket.clone(), key.cloned())
     }
 
     fn now(&self) -> Monotonic {

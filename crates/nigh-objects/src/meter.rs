@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use metrics::{Counter, Gauge, counter, describe_counter, describe_gauge, gauge};
+use metrics::{Counter, Gauge, counter, gauge};
 use nigh_data::segment_cost::Cost;
 use nigh_data::{ObjectEvent, ObjectObserver, ServeOutcome};
 use nigh_terms::ByteSize;
@@ -156,17 +156,6 @@ pub(crate) struct WriteBackMeter {
 
 impl WriteBackMeter {
     pub(crate) fn new() -> Self {
-        describe_counter!("nigh_writeback_pushes_total", "Writes that the store has taken");
-        describe_counter!("nigh_writeback_pushed_bytes_total", "Their bytes");
-        describe_counter!("nigh_writeback_push_failures_total", "Pushes that failed and are tried again");
-        describe_counter!("nigh_writeback_conflicts_total", "Writes kept under another key, as somebody else wrote");
-        describe_gauge!("nigh_writeback_dirty_objects", "Objects and deletions that are acknowledged and not pushed");
-        describe_gauge!("nigh_writeback_dirty_bytes", "The bytes that count against what may wait");
-        describe_gauge!("nigh_writeback_failing_objects", "Of these, objects whose last push failed");
-        describe_gauge!("nigh_writeback_watched_objects", "Pushed objects over which an earlier push may yet land");
-        describe_gauge!("nigh_writeback_ephemeral_objects", "Objects that are in this node's memory alone");
-        describe_gauge!("nigh_writeback_lost_objects", "Ephemeral objects whose memory was needed");
-        describe_gauge!("nigh_writeback_oldest_seconds", "How long the oldest write waits to be pushed");
         Self {
             pushes: counter!("nigh_writeback_pushes_total"),
             bytes: counter!("nigh_writeback_pushed_bytes_total"),

@@ -18,7 +18,7 @@ const MAIN_CHARS_MAX: usize = 128;
 /// The runtime of `kind`.
 pub(super) fn runtime(kind: &str, image: Option<&str>, catalog: &RuntimeCatalog) -> Result<Runtime, WhiskError> {
     let found = match kind.split_once(':') {
-        Some(("python", "3" | "default")) => catalog.newest_python(),
+        Some(("python", "3" | "default")) => catalog.default_python(),
         Some(("python", version)) => {
             let minor = version.strip_prefix("3.").and_then(|minor| minor.parse::<u8>().ok());
             minor.and_then(|minor| catalog.find(&format!("python3.{minor}")).ok())
@@ -62,7 +62,7 @@ fn unsupported(kind: &str, catalog: &RuntimeCatalog) -> WhiskError {
 
 /// The kinds of this node.
 pub(super) fn all(catalog: &RuntimeCatalog) -> Vec<String> {
-    let python = catalog.newest_python().map(|_| ["python:3".to_owned(), "python:default".to_owned()]);
+    let python = catalog.default_python().map(|_| ["python:3".to_owned(), "python:default".to_owned()]);
     let nodes = catalog.nodes().map(|major| format!("nodejs:{major}"));
     let native = catalog.native().map(|_| NATIVE.to_owned());
     let default = catalog.newest_node().map(|_| "nodejs:default".to_owned());

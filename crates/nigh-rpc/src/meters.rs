@@ -4,8 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use metrics::histogram;
-use metrics::{Counter, Gauge, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge};
+use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use parking_lot::RwLock;
 
 use crate::error::{CallError, Fate};
@@ -62,13 +61,6 @@ pub(crate) struct Watch {
 
 impl Meters {
     pub(crate) fn new(side: Side) -> Self {
-        describe_counter!(
-            "nigh_rpc_calls_total",
-            "Calls between processes of the cluster, by side, method and outcome"
-        );
-        describe_counter!("nigh_rpc_bytes_total", Unit::Bytes, "Bytes of their heads and bodies");
-        describe_histogram!("nigh_rpc_seconds", Unit::Seconds, "From a call to its answer's head");
-        describe_gauge!("nigh_rpc_connections", "Open connections between processes of the cluster");
         let connections = gauge!("nigh_rpc_connections", "side" => side.name());
         Self { side, methods: RwLock::default(), connections }
     }

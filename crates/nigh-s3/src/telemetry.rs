@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use metrics::{Counter, Histogram, Unit, counter, describe_counter, describe_histogram, histogram};
+use metrics::{Counter, Histogram, counter, histogram};
 
 macro_rules! operations {
     ($($name:ident),+ $(,)?) => {
@@ -103,10 +103,6 @@ pub(crate) struct Telemetry {
 impl Telemetry {
     /// Creates meters that belong to the recorder that is installed now.
     pub(crate) fn new() -> Self {
-        describe_counter!("nigh_s3_requests_total", "S3 requests answered");
-        describe_counter!("nigh_s3_received_bytes_total", Unit::Bytes, "Bytes of S3 request bodies received");
-        describe_counter!("nigh_s3_sent_bytes_total", Unit::Bytes, "Bytes of S3 answers' bodies");
-        describe_histogram!("nigh_s3_seconds", Unit::Seconds, "Time from an S3 request's head to its answer's head");
         let operations = Operation::ALL
             .iter()
             .map(|operation| Meters {

@@ -5,6 +5,7 @@
 
 pub mod booked_memory;
 pub mod cgroup;
+mod client_lines;
 pub mod data_door;
 pub mod log_capture;
 pub mod runtime_api;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use nigh_terms::{ByteSize, InvocationId};
 use parking_lot::Mutex;
 
+use crate::client_lines::is_of_python_client;
 use crate::sandbox::LogSink;
 
 /// The bytes in `X-Amz-Log-Result` (Lambda API reference, Invoke).
@@ -49,6 +50,8 @@ pub struct ReportLine {
 pub struct LogCapture {
     ring: Mutex<Ring>,
     limit: usize,
+    /// True for a runtime whose client prints lines about itself (`client_lines`).
+    has_python_client: bool,
 }
 
 #[derive(Debug, Default)]
@@ -72,7 +75,13 @@ impl LogCapture {
     #[must_use]
     pub fn new(limit: ByteSize) -> Self {
         let limit = usize::try_from(limit.bytes()).unwrap_or(usize::MAX).max(TAIL_BYTES);
-        Self { ring: Mutex::default(), limit }
+        Self { ring: Mutex::default(), limit, has_python_client: false }
+    }
+
+    /// The same, for a function that runs under the vendor's Python client.
+    #[must_use]
+    pub fn of_python_client(limit: ByteSize) -> Self {
+        Self { has_python_client: true, ..Self::new(limit) }
     }
 
     fn write(&self, line: &[u8]) {
@@ -114,13 +123,16 @@ impl LogCapture {
 
 impl LogSink for LogCapture {
     fn line(&self, line: &[u8]) {
-        self.write(line);
+        if !(self.has_python_client && is_of_python_client(line)) {
+            self.write(line);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client_lines::PYTHON_WARNING;
 
     fn report() -> ReportLine {
         ReportLine { duration: Duration::from_micros(1234), booked: ByteSize::mib(128), peak: None, init: None }
@@ -165,6 +177,19 @@ mod tests {
         let log = capture.finish(id, &report());
         assert!(log.text().contains("xxend\nEND"));
         assert_eq!(log.bytes.len(), 4096);
+    }
+
+    #[test]
+    fn what_pythons_client_says_of_itself_is_in_no_log_of_its_functions() {
+        let warning = format!("[WARNING]\t2026-11-26T10:00:00.000Z\t\t{PYTHON_WARNING}\r");
+        let logged = |capture: LogCapture| {
+            capture.line(warning.as_bytes());
+            capture.line(b"[ERROR] KeyError: 'x'");
+            capture.finish(InvocationId::now(), &report()).text()
+        };
+        let python = logged(LogCapture::of_python_client(ByteSize::kib(4)));
+        assert!(python.starts_with("[ERROR] KeyError") && !python.contains("LAMBDA_WARNING"), "{python}");
+        assert!(logged(LogCapture::new(ByteSize::kib(4))).starts_with("[WARNING]"), "another program may print it");
     }
 
     #[test]

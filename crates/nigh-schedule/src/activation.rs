@@ -3,10 +3,12 @@
 pub mod cost;
 pub mod idempotence;
 pub mod phases;
+pub mod stack_trace;
 pub mod touched;
 
 use std::time::Duration;
 
+use nigh_data::DataOperation;
 use nigh_terms::{ByteSize, FunctionName, InvocationId, Namespace, SandboxId, Timestamp, Token};
 use serde::{Deserialize, Serialize};
 
@@ -84,6 +86,9 @@ pub struct DataCallRecord {
     pub began_us: u64,
     /// The call's length in microseconds.
     pub took_us: u64,
+    /// What the call was to do, if it was under way when the handler ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub under_way: Option<DataOperation>,
 }
 
 impl DataCallRecord {
@@ -146,6 +151,27 @@ pub struct MemoryUse {
     pub waited_us: u64,
 }
 
+/// The setting of a function that an invocation came up against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "setting", rename_all = "snake_case")]
+pub enum ExceededLimit {
+    /// The time-out of the handler.
+    Timeout {
+        /// The limit in microseconds.
+        limit_us: u64,
+    },
+    /// The time-out of the initialisation: the function's time-out, but at least what the node gives every function.
+    InitTimeout {
+        /// The limit in microseconds.
+        limit_us: u64,
+    },
+    /// The memory that it booked.
+    Memory {
+        /// The booking.
+        booked: ByteSize,
+    },
+}
+
 /// One invocation's record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Activation {
@@ -197,11 +223,26 @@ pub struct Activation {
     pub granted: ByteSize,
     /// The most memory used; none if not measured.
     pub peak_memory: Option<ByteSize>,
+    /// The memory that a model predicted for it, whatever was granted; none without a prediction.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub predicted_memory: Option<ByteSize>,
     /// Further facts about its memory.
     #[serde(default)]
     pub memory: MemoryUse,
     /// How the invocation ended.
     pub outcome: Outcome,
+    /// The limit that ended it; none if none did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exceeded: Option<ExceededLimit>,
+    /// The frames of the error that its runtime reported, one a line, shortened (`stack_trace`).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stack_trace: Vec<String>,
+    /// The handlers that the code has, if the one that is configured was not found: `main.handle`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub handlers: Vec<String>,
+    /// The names at the top of the code that are installed packages, if `stack_trace` leads into folders.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub packages: Vec<String>,
     /// The notes of the hooks.
     pub notes: Vec<String>,
     /// Why it got this sandbox: the scheduler's decision.
@@ -212,6 +253,14 @@ pub struct Activation {
     pub log: String,
     /// Bytes of output before `log`, beyond the limit.
     pub log_omitted: u64,
+}
+
+impl Activation {
+    /// When it ended.
+    #[must_use]
+    pub const fn ended(&self) -> Timestamp {
+        Timestamp(self.start.millis() + (self.wait_us + self.init_us + self.duration_us) / 1000)
+    }
 }
 
 /// The attempt in records written before there were events.

@@ -95,6 +95,7 @@ impl ObjectObserver for ObjectSizes {
 
 #[cfg(test)]
 mod tests {
+    use nigh_data::DataOperation;
     use nigh_terms::{Monotonic, Principal, Token};
 
     use super::*;
@@ -104,6 +105,7 @@ mod tests {
             principal: Principal::outside(Namespace::new("tenant").unwrap()),
             bucket: BucketName::new("bucket").unwrap(),
             key: Some(ObjectKey::new(key).unwrap()),
+            operation: if served == ServeOutcome::Write { DataOperation::Write } else { DataOperation::Read },
             served,
             bytes: 1,
             object_bytes,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use nigh_data::{ObjectEvent, ObjectObserver, ServeOutcome};
+use nigh_data::{DataOperation, ObjectEvent, ObjectObserver, ServeOutcome};
 use nigh_functions::function::Function;
 use nigh_functions::test_support::function;
 use nigh_invoke::hooks::{InvocationHook as _, Run};
@@ -73,6 +73,7 @@ fn sizes() -> Arc<ObjectSizes> {
             principal: Principal::outside(function("f").namespace),
             bucket: BucketName::new("photos").unwrap(),
             key: Some(ObjectKey::new(key).unwrap()),
+            operation: DataOperation::Write,
             served: ServeOutcome::Write,
             bytes,
             object_bytes: Some(bytes),

@@ -1,4 +1,4 @@
-//! Workflows: state machines in the Amazon States Language whose tasks are functions (docs/workflows.md).
+//! Workflows: state machines in the Amazon States Language whose tasks are functions (docs/howto/workflows.md).
 //!
 //! The pure part decides: `read` makes a `Definition` from a text, and `run` is an execution that takes `Event`s and
 //! returns `Command`s. It has no clock, no randomness and no I/O of its own: the same events give the same commands, so

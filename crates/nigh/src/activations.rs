@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::context::{Globals, invocation};
 use crate::error::CliError;
+use crate::failure;
 use crate::output::{self, Colour, coloured, duration};
 use crate::printable;
 
@@ -22,8 +23,9 @@ const LESS_IMPORTANT: [&str; 9] = ["GB-S", "E/T/L %", "PEAK", "INIT", "WAIT", "H
 /// Options of `nigh activations`.
 #[derive(Args)]
 #[command(after_help = "\
-Example:
+Examples:
   nigh activations --function blur --errors --limit 5
+  nigh activations --last                         and, if it failed, why
 
 In a cluster any node lists the invocations of all members, and names those that do not answer.
 START is when it was requested, TOOK how long the handler ran, WHERE the kind of start, HITS the reads from
@@ -43,6 +45,9 @@ pub(crate) struct ActivationsArgs {
     /// Show all columns whole, also where the terminal is too narrow
     #[arg(long)]
     wide: bool,
+    /// Only the last invocation; if it failed, also why
+    #[arg(long, conflicts_with_all = ["limit", "before"])]
+    last: bool,
     /// Only invocations older than this one; for the next page, give the last ID of the page before
     #[arg(long, value_name = "ID")]
     before: Option<String>,
@@ -50,7 +55,8 @@ pub(crate) struct ActivationsArgs {
 
 /// Lists them.
 pub(crate) async fn run(args: ActivationsArgs, globals: &Globals) -> Result<(), CliError> {
-    let (namespace, limit, errors) = (globals.namespace().await?, args.limit, args.errors);
+    let (namespace, errors) = (globals.namespace().await?, args.errors);
+    let limit = if args.last { 1 } else { args.limit };
     let mut path = format!("/activations?cluster=true&namespace={namespace}&limit={limit}&errors={errors}");
     if let Some(function) = &args.function {
         path.push_str(&format!("&function={function}"));
@@ -74,7 +80,21 @@ pub(crate) async fn run(args: ActivationsArgs, globals: &Globals) -> Result<(), 
     for one in &found {
         table.add_row(row(one));
     }
-    if args.wide { output::print_whole_table(&table) } else { output::print_table(&table) }
+    if args.wide {
+        output::print_whole_table(&table)?;
+    } else {
+        output::print_table(&table)?;
+    }
+    match found.as_slice() {
+        [one] if args.last && one.outcome != Outcome::Answered => print_failure(one),
+        _ => Ok(()),
+    }
+}
+
+/// Prints why the invocation failed.
+fn print_failure(one: &Activation) -> Result<(), CliError> {
+    let words = failure::shown(one, &Value::Null, &one.log, failure::width(), false);
+    words.lines().try_for_each(|line| output::line(printable::shown(&std::io::stdout(), line)))
 }
 
 /// Names, on standard error, the members of the cluster whose records are missing.

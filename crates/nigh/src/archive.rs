@@ -60,6 +60,15 @@ pub(crate) struct FileChoice {
 
 /// The files of the code in `folder`, or the one file that `folder` is, by name.
 pub(crate) fn list(folder: &Path, choice: &FileChoice) -> Result<Vec<CodeFile>, ArchiveError> {
+    list_without(folder, choice, &|_| false)
+}
+
+/// The same without files and folders that `left_out` names: nobody looks into these.
+pub(crate) fn list_without(
+    folder: &Path,
+    choice: &FileChoice,
+    left_out: &dyn Fn(&str) -> bool,
+) -> Result<Vec<CodeFile>, ArchiveError> {
     let mut files = Vec::new();
     let metadata = folder.metadata().map_err(|source| ArchiveError::Io { path: folder.to_owned(), source })?;
     if metadata.is_file() {
@@ -67,13 +76,13 @@ pub(crate) fn list(folder: &Path, choice: &FileChoice) -> Result<Vec<CodeFile>, 
         return Ok(vec![code_file(root, folder.to_owned())?]);
     }
     if choice.only.is_empty() {
-        collect(folder, folder, &mut files)?;
+        collect(folder, folder, left_out, &mut files)?;
         files.retain(|file| !choice.without.contains(&file.name));
     }
     for name in &choice.only {
         let path = folder.join(name);
         if path.is_dir() {
-            collect(folder, &path, &mut files)?;
+            collect(folder, &path, left_out, &mut files)?;
         } else if path.is_file() {
             files.push(code_file(folder, path)?);
         } else {
@@ -120,7 +129,12 @@ fn code_file(root: &Path, path: PathBuf) -> Result<CodeFile, ArchiveError> {
     Ok(CodeFile { name, is_executable: metadata.permissions().mode() & 0o111 != 0, path })
 }
 
-fn collect(root: &Path, folder: &Path, files: &mut Vec<CodeFile>) -> Result<(), ArchiveError> {
+fn collect(
+    root: &Path,
+    folder: &Path,
+    left_out: &dyn Fn(&str) -> bool,
+    files: &mut Vec<CodeFile>,
+) -> Result<(), ArchiveError> {
     let failed = |source| ArchiveError::Io { path: folder.to_owned(), source };
     for entry in fs::read_dir(folder).map_err(failed)? {
         let entry = entry.map_err(failed)?;
@@ -128,9 +142,13 @@ fn collect(root: &Path, folder: &Path, files: &mut Vec<CodeFile>) -> Result<(), 
             continue;
         }
         let path = entry.path();
+        let inside = path.strip_prefix(root).unwrap_or(&path);
+        if inside.to_str().is_some_and(left_out) {
+            continue;
+        }
         let kind = entry.file_type().map_err(failed)?;
         if kind.is_dir() {
-            collect(root, &path, files)?;
+            collect(root, &path, left_out, files)?;
         } else if kind.is_symlink() && path.is_dir() {
             return Err(ArchiveError::FolderLink(path));
         } else if path.is_file() {

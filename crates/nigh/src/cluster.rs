@@ -181,7 +181,7 @@ async fn status(globals: &Globals) -> Result<(), CliError> {
     let status: Status = globals.admin()?.get("/status").await?;
     let Some(cluster) = status.cluster else {
         return Err(CliError::Usage(format!(
-            "the node {} belongs to no cluster; docs/cluster.md says how to make one",
+            "the node {} belongs to no cluster; docs/howto/cluster.md says how to make one",
             status.node
         )));
     };

@@ -110,6 +110,7 @@ fn named(path: &[&str], argument: &str) -> Option<Named> {
     Some(match (path, argument) {
         (["invoke" | "deploy"], "name")
         | (["functions", "show" | "rm"], "name" | "names")
+        | (["export", "sam"], "names")
         | (["logs" | "activations"], "function")
         | (["learn", _], "function") => Named::Function,
         (["objects", "rb" | "policy"], "address" | "addresses") => Named::Bucket,

@@ -11,7 +11,6 @@ use nigh_node::machine::Machine;
 use nigh_node::state_folder::StatePaths;
 use nigh_node::status::Status;
 use nigh_terms::{InvocationId, Namespace};
-use serde::de::DeserializeOwned;
 
 use crate::error::CliError;
 
@@ -114,11 +113,6 @@ impl Globals {
             // A node that does not answer has just ended.
             Ok(_) | Err(_) => EndpointsError::Draining(root).into(),
         }
-    }
-
-    /// One invocation, explained, as whatever `T` reads of it.
-    pub(crate) async fn explain<T: DeserializeOwned>(&self, id: &str) -> Result<T, CliError> {
-        Ok(self.admin()?.get(&format!("/explain/{}", invocation(id)?)).await?)
     }
 
     /// The namespace asked for, or the node's first.

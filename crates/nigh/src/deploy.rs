@@ -20,9 +20,7 @@ use nigh_node::client::{IDEMPOTENT_VARIABLE, NETWORK_VARIABLE, NONE, OUTBOUND};
 use nigh_terms::{ByteSize, FunctionName};
 use serde_json::{Value, json};
 
-use self::description::{FunctionDescription, Reserve, TriggerChange, UrlAccess};
 use self::plan::Mark;
-use self::request::CodeSource;
 use crate::archive::FileChoice;
 use crate::context::Globals;
 use crate::error::CliError;
@@ -30,10 +28,11 @@ use crate::lambda_units;
 use crate::output::{self, Colour, coloured_for};
 use crate::schedules::{FunctionSchedule, ScheduleArgs};
 
+pub(crate) use self::description::{FunctionDescription, Reserve, TakenBack, Trigger, TriggerChange, UrlAccess};
 pub(crate) use self::plan::Plan;
 pub(crate) use self::project::Project;
 pub(crate) use self::project_file::PROJECT_FILE;
-pub(crate) use self::request::DeployRequest;
+pub(crate) use self::request::{CodeSource, DeployRequest, Prepared, runtimes};
 
 /// Options of `nigh deploy`.
 #[derive(Args)]
@@ -49,7 +48,8 @@ Examples:
   nigh deploy report --cron '0 9 ? * MON-FRI *' --timezone Europe/Berlin
   nigh deploy fetch --network outbound            where the node permits it (functions.network)
 
-A folder is packed without .git, __pycache__ and the like. For `provided` runtimes, its program `bootstrap` is run.
+A folder is packed without .git, __pycache__ and the like. What its requirements.txt, pyproject.toml or package.json
+lists is installed; a go.mod or Cargo.toml is built to `bootstrap`, the program that `provided` runtimes run.
 Runtime and handler of a new function are inferred from its files, where they show them.
 What is given replaces what the function has: its code, its settings, or both. All or nothing: if one part would be
 refused, nothing is deployed.")]
@@ -65,8 +65,8 @@ pub(crate) struct DeployArgs {
     /// What the runtime calls: module.function for Python [default for a new function: the one that its files show]
     #[arg(long)]
     handler: Option<String>,
-    /// The runtime: python3.x, provided.al2023; `python` is the newest of the node [default for a new function: by its
-    /// files]
+    /// The runtime: python3.x, nodejs22.x, provided.al2023; `python` is the node's default, `nodejs` its newest [default
+    /// for a new function: by its files]
     #[arg(long)]
     runtime: Option<String>,
     /// The function's booking: the memory that it may use, in MB as Lambda counts them, for example 512 or 1GB

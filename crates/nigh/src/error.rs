@@ -17,6 +17,8 @@ use nigh_node::status::DrainStatus;
 use nigh_rpc::certificates::CertificateError;
 use thiserror::Error;
 
+use crate::build_error::BuildError;
+
 /// Refused, or failed.
 const FAILED: u8 = 1;
 /// The command line is wrong; clap's own code.
@@ -51,6 +53,8 @@ pub(crate) enum CliError {
     Restore(#[from] RestoreError),
     #[error(transparent)]
     Certificates(#[from] CertificateError),
+    #[error(transparent)]
+    Build(#[from] BuildError),
     /// The program of benches and experiments is not installed.
     #[error(
         "nigh-lab, the program that does this, is neither beside {} nor in PATH; `make install` in Nigh's sources \

@@ -110,7 +110,7 @@ fn list(listing: &EventListing) -> Result<(), CliError> {
 
 fn row(event: &ListedEvent) -> [String; 7] {
     let colour = if event.state == "dead" { Colour::Red } else { Colour::Yellow };
-    let reason = event.reason.as_deref().unwrap_or_default().replace('\n', " ");
+    let reason = why(event).unwrap_or_default().replace('\n', " ");
     let reason = printable::shortened(&reason, REASON_MAX);
     [
         event.id.to_string(),
@@ -121,6 +121,11 @@ fn row(event: &ListedEvent) -> [String; 7] {
         event.due_in_s.map_or_else(|| "-".to_owned(), |due| format!("in {due:.0} s")),
         printable::shown(&std::io::stdout(), &reason).into_owned(),
     ]
+}
+
+/// Why the event is dead, or what went wrong in its last attempt.
+fn why(event: &ListedEvent) -> Option<&str> {
+    event.reason.as_deref().or(event.last_error.as_deref())
 }
 
 fn show(shown: &ShownEvent) -> Result<(), CliError> {
@@ -134,10 +139,39 @@ fn show(shown: &ShownEvent) -> Result<(), CliError> {
     row("state", event.state.clone());
     row("tries", event.attempts.to_string());
     row("accepted", event.accepted.clone());
-    if let (Some(died), Some(reason)) = (&event.died, &event.reason) {
+    if let Some(died) = &event.died {
         row("failed for good", died.clone());
-        row("why", printable::shown(&std::io::stdout(), reason).into_owned());
+    }
+    if let Some(why) = why(event) {
+        row("why", printable::shown(&std::io::stdout(), why).into_owned());
     }
     output::print_table(&table)?;
     output::json(&shown.payload)
+}
+
+#[cfg(test)]
+mod tests {
+    use nigh_terms::FunctionName;
+
+    use super::*;
+
+    #[test]
+    fn a_row_says_why_an_event_is_dead_or_waits_for_another_attempt() {
+        let event = |state: &str, reason: Option<&str>, last_error: Option<&str>| ListedEvent {
+            id: InvocationId::now(),
+            function: FunctionName::new("worker").unwrap(),
+            state: state.to_owned(),
+            attempts: 1,
+            bytes: 2,
+            accepted: "2026-11-26T10:00:00.000Z".to_owned(),
+            due_in_s: Some(58.4),
+            reason: reason.map(str::to_owned),
+            died: None,
+            last_error: last_error.map(str::to_owned),
+        };
+        let why = |event: ListedEvent| row(&event)[6].clone();
+        assert_eq!(why(event("waiting", None, Some("ValueError: no\nmore"))), "ValueError: no more");
+        assert_eq!(why(event("dead", Some("RetriesExhausted: KeyError: 1"), None)), "RetriesExhausted: KeyError: 1");
+        assert_eq!(why(event("running", None, None)), "");
+    }
 }

@@ -2,12 +2,14 @@
 
 use clap::Args;
 use nigh_node::explain::{Explanation, Shares, Step, StepKind, note_words, outcome_words};
-use nigh_node::{Activation, Cost, SandboxStart};
+use nigh_node::{Activation, Cost, Outcome, SandboxStart};
 use serde_json::Value;
 
 use crate::activations::date_start;
+use crate::chosen_invocation;
 use crate::context::Globals;
 use crate::error::CliError;
+use crate::failure;
 use crate::output::{self, Colour, coloured, duration};
 use crate::printable;
 
@@ -18,23 +20,44 @@ const STEPS_MAX: usize = 40;
 
 /// Options of `nigh explain`.
 #[derive(Args)]
-#[command(after_help = "Example:\n  nigh explain $(nigh --json activations --limit 1 | jq -r '.[0].id')")]
+#[command(after_help = "\
+Examples:
+  nigh explain                    the last invocation
+  nigh explain 01a20ebd-7c31      the only one whose id begins so
+
+In a cluster any node explains what ran on any member.")]
 pub(crate) struct ExplainArgs {
-    /// The invocation's id, from `nigh activations` or `nigh invoke`
-    id: String,
+    /// The invocation's id or the beginning of it, from `nigh activations` or `nigh invoke` [default: the last invocation]
+    id: Option<String>,
+    /// If it failed: show its whole stack trace and log
+    #[arg(long, short)]
+    verbose: bool,
 }
 
 /// Explains.
 pub(crate) async fn run(args: ExplainArgs, globals: &Globals) -> Result<(), CliError> {
     if globals.json {
-        let mut explained: Value = globals.explain(&args.id).await?;
+        let mut explained: Value = chosen_invocation::explained(args.id.as_deref(), globals).await?;
         if let Some(record) = explained.get_mut("activation") {
             date_start(record);
         }
         return output::json(&explained);
     }
-    let explained: Explanation = globals.explain(&args.id).await?;
-    output::line(render(&explained))
+    let explained: Explanation = chosen_invocation::explained(args.id.as_deref(), globals).await?;
+    output::line(render(&explained, args.verbose))
+}
+
+/// How the invocation ended; if it failed, why, first of all.
+fn outcome(one: &Activation, verbose: bool) -> String {
+    let words = match one.outcome {
+        Outcome::Answered => outcome_words(&one.outcome),
+        _ => {
+            // Without `verbose` the last line says where its log is.
+            let log = if verbose { one.log.as_str() } else { "" };
+            failure::shown(one, &Value::Null, log, failure::width().saturating_sub(2), verbose)
+        }
+    };
+    words.lines().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
 }
 
 fn start_words(one: &Activation) -> String {
@@ -45,12 +68,12 @@ fn start_words(one: &Activation) -> String {
     }
 }
 
-fn render(explained: &Explanation) -> String {
+fn render(explained: &Explanation, verbose: bool) -> String {
     let shown = |text: &str| printable::shown(&std::io::stdout(), text).into_owned();
     let one = &explained.activation;
-    let mut lines = vec![
-        format!("{} of {} at {}", one.id, one.function, one.start.rfc3339()),
-        format!("  {}", shown(&outcome_words(&one.outcome))),
+    let mut lines = vec![format!("{} of {}, {}", one.id, one.function, output::when(one.start))];
+    lines.extend(outcome(one, verbose).lines().map(shown));
+    lines.extend([
         format!(
             "  {} in all: waited {}, {}, ran {}",
             duration(explained.total_us),
@@ -59,7 +82,7 @@ fn render(explained: &Explanation) -> String {
             duration(one.duration_us)
         ),
         String::new(),
-    ];
+    ]);
     for step in explained.steps.iter().take(STEPS_MAX) {
         lines.push(format!(
             "  {} {:>9}  {}{}",

@@ -1,14 +1,16 @@
 //! `nigh functions`.
 
+pub(crate) mod attached;
+mod removal;
+mod shown;
+
 use clap::Subcommand;
-use nigh_node::client::ClientError;
 use nigh_terms::{ByteSize, FunctionName};
 use serde_json::Value;
 
 use crate::context::Globals;
 use crate::error::CliError;
 use crate::output;
-use crate::printable;
 
 /// Subcommands of `nigh functions`.
 #[derive(Subcommand)]
@@ -35,30 +37,34 @@ pub(crate) enum FunctionsCommand {
         #[arg(long)]
         wide: bool,
     },
-    /// Show one function as the Lambda API describes it
+    /// Show one function: its settings, triggers, URL, schedules, and how it failed last
+    ///
+    /// With --json it has the form of the Lambda API's GetFunctionConfiguration, and further fields: Concurrency,
+    /// Triggers, FunctionUrl, FunctionUrlAccess, Schedules, EventInvokeConfig, LastErrors
     #[command(visible_alias = "describe")]
     Show {
         /// The function's name
         name: FunctionName,
     },
-    /// Remove functions; running invocations end first
+    /// Remove functions with their triggers, URLs and schedules; running invocations end first
     ///
-    /// Buckets that trigger them go on: their events become dead letters (`nigh events`), which can be retried when the
-    /// function is deployed again
+    /// Events that wait become dead letters (`nigh events`), which can be retried when the function is deployed again
     #[command(visible_alias = "delete")]
     Rm {
         /// The functions' names
         #[arg(required = true)]
         names: Vec<FunctionName>,
+        /// Leave the triggers: until a function of that name is deployed again, their events become dead letters
+        #[arg(long)]
+        keep_triggers: bool,
     },
 }
 
 /// Runs it.
 pub(crate) async fn run(command: FunctionsCommand, globals: &Globals) -> Result<(), CliError> {
-    let lambda = globals.lambda().await?;
     match command {
         FunctionsCommand::List { prefix, runtime, limit, wide } => {
-            let mut functions = lambda.list().await?;
+            let mut functions = globals.lambda().await?.list().await?;
             let begins = |function: &Value, field: &str, begin: &Option<String>| {
                 begin.as_ref().is_none_or(|begin| text(function, field).starts_with(begin))
             };
@@ -66,38 +72,8 @@ pub(crate) async fn run(command: FunctionsCommand, globals: &Globals) -> Result<
             functions.truncate(limit);
             if globals.json { output::json(&functions) } else { list(&functions, wide) }
         }
-        FunctionsCommand::Show { name } => {
-            let function = lambda.get(&name).await?;
-            if globals.json { output::json(&function) } else { show(&function) }
-        }
-        FunctionsCommand::Rm { names } => {
-            let mut removed = Vec::new();
-            for name in names {
-                if let Err(error) = lambda.delete(&name).await {
-                    return Err(left(&removed, error));
-                }
-                if !globals.json {
-                    output::line(format_args!("removed {name}"))?;
-                }
-                removed.push(name);
-            }
-            match (removed.as_slice(), globals.json) {
-                (_, false) => Ok(()),
-                ([one], true) => output::json(&serde_json::json!({ "removed": one })),
-                (all, true) => output::json(&serde_json::json!({ "removed": all })),
-            }
-        }
-    }
-}
-
-/// The error at one of several functions: for a program, it says which are gone.
-fn left(removed: &[FunctionName], error: ClientError) -> CliError {
-    match (error, removed) {
-        (ClientError::Refused { status, code, message }, [_, ..]) => {
-            let gone = removed.iter().map(FunctionName::as_str).collect::<Vec<_>>().join(", ");
-            ClientError::Refused { status, code, message: format!("{message}; already removed: {gone}") }.into()
-        }
-        (error, _) => error.into(),
+        FunctionsCommand::Show { name } => shown::run(&name, globals).await,
+        FunctionsCommand::Rm { names, keep_triggers } => removal::run(names, keep_triggers, globals).await,
     }
 }
 
@@ -125,13 +101,4 @@ fn list(functions: &[Value], wide: bool) -> Result<(), CliError> {
         ]);
     }
     if wide { output::print_whole_table(&table) } else { output::print_table(&table) }
-}
-
-fn show(function: &Value) -> Result<(), CliError> {
-    let mut table = output::table(&["SETTING", "VALUE"]);
-    for (field, value) in function.as_object().into_iter().flatten() {
-        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        table.add_row([field.clone(), printable::shown(&std::io::stdout(), &value).into_owned()]);
-    }
-    output::print_table(&table)
 }

@@ -2,7 +2,6 @@
 
 mod templates;
 
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use clap::Args;
@@ -71,8 +70,7 @@ fn write(folder: &Path, file: &TemplateFile, name: &FunctionName) -> Result<(), 
     let path = folder.join(file.name);
     let made = (|| {
         std::fs::create_dir_all(path.parent().unwrap_or(folder))?;
-        let mode = if file.is_executable { 0o777 } else { 0o666 };
-        let mut opened = std::fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&path)?;
+        let mut opened = std::fs::File::create_new(&path)?;
         opened.write_all(file.text.replace(NAME, name.as_str()).as_bytes())
     })();
     made.map_err(CliError::local(path.display()))

@@ -94,10 +94,10 @@ fn start(variables: Vec<(&str, Option<OsString>)>) -> CliError {
     CliError::local(program.display())(command.exec())
 }
 
-/// nigh-lab beside `own`, else in one of the folders of `path`.
+/// nigh-lab installed with `own`, else in one of the folders of `path`.
 fn find(own: &Path, path: Option<&OsStr>) -> Option<PathBuf> {
     let in_path = path.into_iter().flat_map(std::env::split_paths).map(|folder| folder.join(PROGRAM));
-    std::iter::once(own.with_file_name(PROGRAM)).chain(in_path).find(|program| program.is_file())
+    nigh_terms::companion_programs(own, PROGRAM).chain(in_path).find(|program| program.is_file())
 }
 
 /// The options of all subcommands among `words`.

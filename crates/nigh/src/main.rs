@@ -4,7 +4,9 @@ mod activations;
 mod archive;
 mod backup;
 mod build;
+mod build_error;
 mod certificates;
+mod chosen_invocation;
 mod cluster;
 mod complete;
 mod completions;
@@ -19,9 +21,12 @@ mod env;
 mod error;
 mod events;
 mod explain;
+mod export;
 mod face;
+mod failure;
 mod functions;
 mod help;
+mod import;
 mod init;
 mod invoke;
 mod journal;
@@ -36,6 +41,7 @@ mod objects;
 mod openwhisk;
 mod output;
 mod printable;
+mod sam;
 mod schedules;
 mod status;
 mod suggestion;
@@ -105,9 +111,14 @@ enum Command {
     Dev(dev::DevArgs),
     /// Create a function from a folder or archive, or change it
     Deploy(Box<deploy::DeployArgs>),
+    /// Deploy what a template of AWS SAM or a serverless.yml describes
+    Import(import::ImportArgs),
+    /// Write functions as a template of AWS SAM
+    #[command(subcommand)]
+    Export(export::ExportCommand),
     /// Run a function and print its answer
     Invoke(invoke::InvokeArgs),
-    /// List, show and remove functions
+    /// List functions; show one with all that hangs on it; remove them
     #[command(subcommand)]
     Functions(functions::FunctionsCommand),
     /// Print what OpenWhisk's clients need to find this node: its address and a key
@@ -278,7 +289,9 @@ async fn run(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Init(args) => init::run(&args, &globals)?,
         Command::Dev(args) => return Box::pin(dev::run(args, &globals)).await,
         Command::Deploy(args) => Box::pin(deploy::run(*args, &globals)).await?,
-        Command::Functions(command) => functions::run(command, &globals).await?,
+        Command::Import(args) => Box::pin(import::run(args, &globals)).await?,
+        Command::Export(command) => Box::pin(export::run(command, &globals)).await?,
+        Command::Functions(command) => Box::pin(functions::run(command, &globals)).await?,
         Command::Openwhisk(command) => openwhisk::run(command, &globals).await?,
         Command::Activations(args) => activations::run(args, &globals).await?,
         Command::Events(command) => events::run(command, &globals).await?,

@@ -68,8 +68,8 @@ pub(crate) fn when(then: Timestamp) -> String {
 pub(crate) fn complain(error: &CliError) {
     let text = error.to_string();
     let mut lines: Vec<_> = text.lines().map(|line| printable::shown(&io::stderr(), line)).collect();
-    // One line; but TOML's parser points at the place by further ones.
-    if !matches!(error, CliError::Config(ConfigError::Syntax { .. })) {
+    // One line; but TOML's parser points at the place by further ones, and a language's tool has its own.
+    if !matches!(error, CliError::Config(ConfigError::Syntax { .. }) | CliError::Build(_)) {
         lines = vec![lines.join("; ").into()];
     }
     // An error of standard error itself cannot be reported.

@@ -12,7 +12,7 @@ use crate::output::{self, Colour, coloured};
 use crate::printable;
 
 /// EventBridge requires a role; Nigh stores it and never uses it.
-const ROLE: &str = "arn:aws:iam::000000000000:role/nigh";
+pub(crate) const ROLE: &str = "arn:aws:iam::000000000000:role/nigh";
 
 /// When `nigh deploy` lets a function run by itself. The schedule has the function's name.
 #[derive(Args, Debug, Default)]
@@ -156,7 +156,21 @@ fn schedule_of(name: &FunctionName) -> Result<ScheduleName, CliError> {
     ScheduleName::new(name.as_str()).map_err(|error| CliError::Usage(error.to_string()))
 }
 
-async fn client(globals: &Globals) -> Result<SchedulerClient, CliError> {
+/// The schedules that run the function `name`, in the form of the API's list.
+pub(crate) async fn of_function(name: &FunctionName, globals: &Globals) -> Result<Vec<Value>, CliError> {
+    let mut all = client(globals).await?.list().await?;
+    all.retain(|schedule| function_of(text(schedule, "/Target/Arn")) == name.as_str());
+    Ok(all)
+}
+
+/// The function that an ARN names, perhaps with a version behind it.
+fn function_of(arn: &str) -> &str {
+    let named = arn.split_once(":function:").map_or(arn, |(_, named)| named);
+    named.split(':').next().unwrap_or(named)
+}
+
+/// A client of the scheduler's API.
+pub(crate) async fn client(globals: &Globals) -> Result<SchedulerClient, CliError> {
     let DoorAccess { url, region, credentials } = globals.reach(|endpoints| endpoints.lambda).await?;
     Ok(SchedulerClient::new(&url, &region, &credentials)?)
 }
@@ -245,7 +259,7 @@ fn not_there(name: &ScheduleName, error: ClientError) -> CliError {
 }
 
 /// A date as the API has it.
-fn date(schedule: &Value, field: &str) -> String {
+pub(crate) fn date(schedule: &Value, field: &str) -> String {
     let seconds = schedule.get(field).and_then(Value::as_f64);
     seconds.map_or_else(
         || "-".to_owned(),
@@ -262,7 +276,7 @@ fn list(schedules: &[Value]) -> Result<(), CliError> {
     for schedule in schedules {
         let is_on = text(schedule, "/State") == "ENABLED";
         let state = if is_on { "on".to_owned() } else { coloured(Colour::Yellow, "paused") };
-        let function = text(schedule, "/Target/Arn").rsplit(':').next().unwrap_or("?");
+        let function = function_of(text(schedule, "/Target/Arn"));
         let shown = |pointer: &str| printable::shown(&std::io::stdout(), text(schedule, pointer)).into_owned();
         table.add_row([
             text(schedule, "/Name").to_owned(),

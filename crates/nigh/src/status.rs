@@ -22,7 +22,8 @@ Examples:
   nigh status -v                  one line for each part
   nigh --json status | jq .levels
 
-`nigh doctor` says what each part that is off costs, and what mends it. docs/operate.md explains the lines.")]
+`nigh doctor` says what each part that is off costs, and what mends it.
+docs/howto/watch.md explains the lines.")]
 pub(crate) struct StatusArgs {
     /// Show every part of the node
     #[arg(long, short)]

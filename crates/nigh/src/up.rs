@@ -128,8 +128,7 @@ pub(crate) async fn run(args: UpArgs, needs: Needs, globals: &Globals) -> Result
     }
     let configuration = globals.configuration(flags)?;
     if needs != Needs::Nothing && configuration.settings.cluster.is_none() {
-        let why =
-            "no cluster is set: give cluster.servers and cluster.certificates (docs/cluster.md), or run `nigh up`";
+        let why = "no cluster is set: give cluster.servers and cluster.certificates (docs/howto/cluster.md), or run `nigh up`";
         return Err(CliError::Usage(why.to_owned()));
     }
     let log = configuration.settings.log.clone();

@@ -1,17 +1,17 @@
 //! `nigh workflow`.
 
 mod door;
+mod failed_state;
 mod watch;
 
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-
 use serde_json::{Value, json};
 
 pub(crate) use self::door::Door;
 use self::door::creation;
-use self::watch::watch;
+use self::watch::{failed_in, watch};
 use crate::context::Globals;
 use crate::error::CliError;
 use crate::invoke;
@@ -34,7 +34,7 @@ Examples:
   nigh workflow watch thumbnails RUN                      live, to its end
   nigh workflow stop thumbnails RUN
 
-An execution continues when the node is killed and started again: docs/workflows.md.")]
+An execution continues when the node is killed and started again: docs/howto/workflows.md.")]
 pub(crate) enum WorkflowCommand {
     /// Create a state machine, or change the one of that name; running executions keep the old definition
     Create(CreateArgs),
@@ -135,17 +135,22 @@ pub(crate) async fn run(command: WorkflowCommand, globals: &Globals) -> Result<E
         }
         WorkflowCommand::Describe { machine, execution } => {
             let door = Door::reach(globals).await?;
+            let mut state = None;
             let found = match execution {
                 Some(name) => {
-                    let body = json!({ "executionArn": door.execution(&machine, &name) });
-                    door.call("DescribeExecution", &body).await?
+                    let arn = door.execution(&machine, &name);
+                    let found = door.call("DescribeExecution", &json!({ "executionArn": arn })).await?;
+                    if !globals.json && !matches!(found["status"].as_str(), Some("SUCCEEDED" | "RUNNING")) {
+                        state = failed_in(&door, &arn, found["error"].as_str().unwrap_or_default()).await;
+                    }
+                    found
                 }
                 None => {
                     let body = json!({ "stateMachineArn": door.machine(&machine) });
                     door.call("DescribeStateMachine", &body).await?
                 }
             };
-            describe(&found, globals.json)?;
+            describe(&found, state, globals.json)?;
         }
         WorkflowCommand::Watch { machine, execution } => {
             let door = Door::reach(globals).await?;
@@ -314,7 +319,7 @@ fn date(value: &Value, name: &str) -> String {
     nigh_terms::Timestamp(millis.max(0.0) as u64).rfc3339()
 }
 
-fn describe(found: &Value, as_json: bool) -> Result<(), CliError> {
+fn describe(found: &Value, failed_in: Option<String>, as_json: bool) -> Result<(), CliError> {
     if as_json {
         return output::json(found);
     }
@@ -332,6 +337,7 @@ fn describe(found: &Value, as_json: bool) -> Result<(), CliError> {
             row(name, date(found, field));
         }
     }
+    row("failed in", printable::shown(&std::io::stdout(), &failed_in.unwrap_or_default()).into_owned());
     row("error", text(found, "error"));
     row("cause", text(found, "cause"));
     output::print_table(&table)?;

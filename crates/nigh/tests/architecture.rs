@@ -155,6 +155,9 @@ fn words(document: &Path) -> usize {
     shown.flat_map(str::split_whitespace).filter(|word| word.contains(char::is_alphanumeric)).count()
 }
 
+/// Pages that the program writes of itself: a reader looks things up in them, and nobody has to keep them true by hand.
+const GENERATED: [&str; 3] = ["docs/reference/commands.md", "docs/reference/metrics.md", "docs/reference/settings.md"];
+
 #[test]
 fn the_documents_stay_short() {
     let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -170,6 +173,9 @@ fn the_documents_stay_short() {
             }
         }
     }
+    let generated = GENERATED.map(|name| project.join(name));
+    assert!(generated.iter().all(|page| all.contains(page)), "a generated page is missing: CONTRIBUTING.md");
+    all.retain(|document| !generated.contains(document));
     let count: usize = all.iter().map(|document| words(document)).sum();
     assert!((20_000..=30_000).contains(&count), "{count} words");
     let architecture = words(&project.join("ARCHITECTURE.md"));

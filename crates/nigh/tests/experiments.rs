@@ -39,6 +39,60 @@ fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {complaint}"))
 }
 
+/// The command lines of the processes that have `mark` in their environment.
+fn processes_with(mark: &str) -> Vec<String> {
+    let folders = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
+    let read = |path: PathBuf| String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).into_owned();
+    let marked = folders.filter(|folder| read(folder.join("environ")).contains(mark));
+    marked.map(|folder| read(folder.join("cmdline")).replace('\0', " ")).collect()
+}
+
+#[test]
+fn the_demonstration_prints_a_row_a_sentence_and_a_picture_and_leaves_nothing_running() {
+    let test = "the_demonstration_prints_a_row_a_sentence_and_a_picture_and_leaves_nothing_running";
+    build_programs();
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("demo.html");
+    let mark = format!("NIGH_TEST_DEMO={}", folder.path().display());
+    let demo = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nigh"));
+        command.args(["experiment", "demo", "--only", "thumbnail", "--seconds", "1", "--rounds", "2"]).args(words);
+        command.env("NIGH_TEST_DEMO", folder.path()).current_dir(project()).output().unwrap()
+    };
+    let output = demo(&["--json"]);
+    if let Some(reason) = not_installed(&output) {
+        return skip(test, reason);
+    }
+    let report = json(&output);
+    let has_swift = report["store"] != "directory store";
+    let summaries = report["summaries"].as_array().unwrap();
+    assert_eq!(summaries.len(), if has_swift { 2 } else { 1 }, "{report:#}");
+    let nigh = summaries.last().unwrap();
+    assert_eq!((&nigh["function"], &nigh["side"]), (&Value::from("thumbnail"), &Value::from("nigh")));
+    let of = |field: &str| nigh[field].as_f64().unwrap_or_else(|| panic!("{field} of {nigh:#}"));
+    assert!(of("time_ms") > 0.0 && (of("extract") + of("transform") + of("load") - 1.0).abs() < 1e-9, "{nigh:#}");
+    assert!(of("hit_ratio") > 0.0 && report["node_processor_ms"].as_f64().unwrap() > 0.0, "{report:#}");
+    if has_swift {
+        assert!(of("ratio_low") <= of("ratio_to_direct") && of("ratio_to_direct") <= of("ratio_high"), "{nigh:#}");
+    }
+    assert_eq!(report["failed"], 0, "{report:#}");
+
+    let output = demo(&["--html", page.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let told = String::from_utf8(output.stdout).unwrap();
+    let row = told.lines().nth(2).unwrap();
+    assert!(row.starts_with("thumbnail ") && !row.contains("failed"), "{told}");
+    for line in told.lines() {
+        assert!(line.chars().count() <= 80 || line.contains(page.to_str().unwrap()), "{line}");
+    }
+    let sentence = if has_swift { "\nThrough Nigh " } else { "no improvement is claimed" };
+    for part in [sentence, "█ reading objects", "Nothing is left running", "nigh init hello"] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    assert_eq!(processes_with(&mark), Vec::<String>::new(), "left by {told}");
+    assert_eq!(std::fs::read_to_string(&page).unwrap().matches("<svg").count(), 1);
+}
+
 #[test]
 fn a_single_function_is_measured_against_swift_and_redis_with_its_ceiling() {
     let test = "a_single_function_is_measured_against_swift_and_redis_with_its_ceiling";

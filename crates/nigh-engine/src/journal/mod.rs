@@ -32,7 +32,7 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use metrics::{Histogram, Unit, describe_histogram, histogram};
+use metrics::{Histogram, histogram};
 use nigh_terms::{ByteSize, Epoch, ShardId, Version};
 use thiserror::Error;
 use tokio::sync::oneshot;
@@ -213,7 +213,6 @@ impl Journal {
         let thread = spawn_thread("journal", move || writer.run());
         let thread =
             thread.map_err(|source| JournalError::Io { what: "starting", file: "a thread".to_owned(), source })?;
-        describe_histogram!("nigh_journal_commit_seconds", Unit::Seconds, "From the asking for a commit to its answer");
         let commit_seconds = histogram!("nigh_journal_commit_seconds");
         Ok((Self { shared, commit_seconds, writer: Some(thread) }, recovered))
     }

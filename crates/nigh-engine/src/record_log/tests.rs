@@ -54,6 +54,8 @@ async fn the_newest_come_first_and_the_oldest_go_first() {
     assert_eq!(log.newest(None, 10, |r| Some(r[0])).await.unwrap(), [5, 4, 3]);
     assert_eq!(log.newest(Some(id(5)), 1, |r| Some(r[0])).await.unwrap(), [4]);
     assert_eq!(log.newest(None, 10, |r| (r[0] == 3).then_some(3u8)).await.unwrap(), [3]);
+    assert_eq!(log.newest_of(id(4), id(5), 10, |r| Some(r[0])).await.unwrap(), [4]);
+    assert_eq!(log.newest_of(id(5), id(5), 10, |r| Some(r[0])).await.unwrap(), [0u8; 0]);
     assert_eq!(log.get(id(1)).await.unwrap(), None);
     assert_eq!(log.get(id(5)).await.unwrap(), Some(vec![5]));
     assert_eq!(log.dropped(), 0);

@@ -66,6 +66,30 @@ async fn versions_are_numbered_for_ever_and_a_deleted_one_serves_the_functions_t
     assert!(store.resolve(&Namespace::new("other").unwrap(), &arn("two")).is_err());
 }
 
+#[tokio::test]
+async fn a_layer_with_an_extension_is_refused_when_published_and_when_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = StateFile::open(&folder.path().join("state.redb")).unwrap();
+    let registry: Arc<dyn Registry> = Arc::new(LocalRegistry::new(state));
+    let tenant = Namespace::new("tenant").unwrap();
+    let clock: Arc<dyn Clock> = Arc::new(ManualClock::default());
+    let store = LayerStore::open(registry, &folder.path().join("layers"), clock, &[]).await.unwrap();
+    let refused = store.publish(&tenant, new("agent"), archive(&[("extensions/agent", "#!/bin/sh")])).await;
+    let said = refused.unwrap_err().to_string();
+    assert!(said.contains("the layer agent has the Lambda extension extensions/agent, and Nigh starts no"), "{said}");
+    assert!(store.newest(&tenant).is_empty());
+    // Lambda starts the files of the folder itself alone.
+    let plain = [("extensions/agent/lib.py", ""), ("python/extensions/a.py", "")];
+    let published = store.publish(&tenant, new("agent"), archive(&plain)).await.unwrap();
+    let arn = format!("{}:1", layer_arn("eu-west-3", &published.name));
+    store.resolve(&tenant, &arn).unwrap();
+    // One that an earlier Nigh took.
+    let files = store.0.code.task_folder(&code_version(&tenant, &published.name, &published.sha256));
+    fs::write(files.join("extensions/late"), "").unwrap();
+    let refused = store.resolve(&tenant, &arn).unwrap_err().to_string();
+    assert!(refused.contains("extensions/late"), "{refused}");
+}
+
 #[test]
 fn only_arns_of_this_account_s_layer_versions_are_taken() {
     assert!(parse_layer_arn("arn:aws:lambda:us-east-1:000000000000:layer:x:7").is_ok_and(|(_, v)| v == 7));

@@ -3,12 +3,33 @@
 use std::sync::Arc;
 
 use nigh_schedule::event_queue::{EventFacts, RunEnd};
-use nigh_terms::{InvocationId, Principal};
+use nigh_terms::{FunctionName, InvocationId, Principal};
 
+use super::reason::error_words;
 use super::record::Response;
 use super::row::{Head, Stage};
 use super::{EventError, EventInvokerState};
 use crate::invocation::{EventAttempt, InvokeError, InvokeRequest};
+
+/// How an attempt ended.
+struct AttemptEnd {
+    end: RunEnd,
+    response: Option<Response>,
+    /// What went wrong, if the function did not say it in its response.
+    error: Option<String>,
+}
+
+impl AttemptEnd {
+    fn failed(end: RunEnd, error: &dyn std::fmt::Display) -> Self {
+        Self { end, response: None, error: Some(error.to_string()) }
+    }
+
+    /// What went wrong, in words.
+    fn words(&self) -> Option<String> {
+        let failed = self.response.as_ref().filter(|response| response.function_error.is_some());
+        self.error.clone().or_else(|| failed.map(|response| error_words(&response.payload)))
+    }
+}
 
 impl EventInvokerState {
     /// Runs an event and concludes it, if it is done.
@@ -18,7 +39,8 @@ impl EventInvokerState {
         facts: &EventFacts,
         attempt: u32,
     ) -> Result<(), EventError> {
-        let (end, response) = self.attempt(id, facts, attempt).await;
+        let ended = self.attempt(id, facts, attempt).await;
+        let (words, AttemptEnd { end, response, .. }) = (ended.words(), ended);
         if self.closed.is_cancelled() && end != RunEnd::Answered {
             // The node is stopping: the row stays, and the attempt is repeated after the next start.
             return Ok(());
@@ -26,6 +48,9 @@ impl EventInvokerState {
         metrics::counter!("nigh_event_attempts_total", "end" => end_name(end)).increment(1);
         let policy = self.policy(&facts.namespace, &facts.function);
         let finish = self.queue.lock().ended(id, end, policy.as_ref(), self.now());
+        if let Some(words) = words {
+            self.last_errors.lock().insert(id, words);
+        }
         // The next event may run in its place.
         self.changed.notify_one();
         match finish {
@@ -34,10 +59,10 @@ impl EventInvokerState {
         }
     }
 
-    async fn attempt(&self, id: InvocationId, facts: &EventFacts, attempt: u32) -> (RunEnd, Option<Response>) {
+    async fn attempt(&self, id: InvocationId, facts: &EventFacts, attempt: u32) -> AttemptEnd {
         let fault = |error: &dyn std::fmt::Display| {
             tracing::warn!(%error, %id, "an event could not be started; it is tried again");
-            (RunEnd::Fault, None)
+            AttemptEnd::failed(RunEnd::Fault, error)
         };
         let begun = match Head::new(facts, attempt, Stage::ToRun).change(id) {
             Ok(change) => self.parts.outbox.apply(vec![change]).await,
@@ -60,26 +85,33 @@ impl EventInvokerState {
         match self.parts.invoke.invoke(&Principal::outside(facts.namespace.clone()), request).await {
             Ok(invoked) => {
                 let end = if invoked.function_error.is_some() { RunEnd::Failed } else { RunEnd::Answered };
-                (end, Some(Response { payload: invoked.payload, function_error: invoked.function_error }))
+                let response = Response { payload: invoked.payload, function_error: invoked.function_error };
+                AttemptEnd { end, response: Some(response), error: None }
             }
-            Err(InvokeError::TooManyRequests(_) | InvokeError::Gate(_) | InvokeError::ReservedConcurrency { .. }) => {
-                (RunEnd::Throttled, None)
-            }
-            Err(InvokeError::NotFound(_)) => (RunEnd::Gone, None),
+            Err(
+                error @ (InvokeError::TooManyRequests(_)
+                | InvokeError::Gate(_)
+                | InvokeError::ReservedConcurrency { .. }),
+            ) => AttemptEnd::failed(RunEnd::Throttled, &error),
+            Err(InvokeError::NotFound(name)) => AttemptEnd::failed(RunEnd::Gone, &no_function(&name)),
             Err(error @ (InvokeError::InvalidRequest(_) | InvokeError::PayloadTooLarge { .. })) => {
                 tracing::warn!(%error, %id, "the payload of an event cannot be an input");
-                (RunEnd::Failed, None)
+                AttemptEnd::failed(RunEnd::Failed, &error)
             }
             // It may have run: that counts as an attempt.
             Err(error @ InvokeError::Lost(_)) => {
                 tracing::warn!(%error, %id, "an attempt to run an event was lost");
-                (RunEnd::Failed, None)
+                AttemptEnd::failed(RunEnd::Failed, &error)
             }
-            Err(InvokeError::ShuttingDown) => (RunEnd::Fault, None),
+            Err(error @ InvokeError::ShuttingDown) => AttemptEnd::failed(RunEnd::Fault, &error),
             // It lasts until an operator has mended it, as a fault does.
             Err(error @ (InvokeError::Internal(_) | InvokeError::Network(_))) => fault(&error),
         }
     }
+}
+
+fn no_function(name: &FunctionName) -> String {
+    format!("there is no function {name}; deploy it, or drop the event")
 }
 
 const fn end_name(end: RunEnd) -> &'static str {

@@ -32,6 +32,9 @@ pub struct ListedEvent {
     pub reason: Option<String>,
     /// When it died, if it is dead, RFC 3339.
     pub died: Option<String>,
+    /// What went wrong in its last attempt, if it waits for another; not known of attempts before the node's start.
+    #[serde(default)]
+    pub last_error: Option<String>,
 }
 
 /// The events of a namespace.
@@ -76,6 +79,7 @@ fn listed(letter: &DeadLetter) -> ListedEvent {
         due_in_s: None,
         reason: Some(letter.reason.clone()),
         died: Some(letter.died.rfc3339()),
+        last_error: None,
     }
 }
 
@@ -84,6 +88,7 @@ impl EventInvoker {
     #[must_use]
     pub fn list(&self, namespace: &Namespace, all: bool, limit: usize) -> EventListing {
         let queue = self.0.queue.lock();
+        let last_errors = self.0.last_errors.lock();
         let pending = queue.pending(namespace, self.0.now());
         let dead = queue.dead_letters(namespace);
         let counts = (pending.len(), dead.len());
@@ -97,6 +102,7 @@ impl EventInvoker {
             due_in_s: (one.state == "waiting").then_some(one.due_in.as_secs_f64()),
             reason: None,
             died: None,
+            last_error: last_errors.get(&one.id).cloned(),
         });
         let events = pending.chain(dead.into_iter().map(listed)).take(limit).collect();
         EventListing { pending: counts.0, dead: counts.1, events }
@@ -157,6 +163,7 @@ impl EventInvoker {
     pub async fn drop_event(&self, namespace: &Namespace, id: InvocationId) -> Result<bool, EventError> {
         let dropped = self.0.queue.lock().drop_event(namespace, id);
         if dropped {
+            self.0.last_errors.lock().remove(&id);
             self.0.parts.outbox.apply(vec![OutboxChange::Remove { id: place(id) }]).await?;
             self.0.changed.notify_one();
         }

@@ -146,6 +146,7 @@ mod tests {
                 bytes: BYTES as u64,
                 began_us: 0,
                 took_us: 1,
+                under_way: None,
             };
             let record = activation(self.tenant.as_str(), name, Outcome::Answered);
             let data_calls = calls.iter().map(call).collect();

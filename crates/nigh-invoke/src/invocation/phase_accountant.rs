@@ -1,15 +1,19 @@
 //! Gathers the data calls of running invocations from the object events.
 //!
 //! An invocation is known from `begin` to `finish`; calls of others (clients outside, ended invocations) are not counted. Memory
-//! is bounded: at most `calls_max` calls of an invocation are listed, all are counted.
+//! is bounded: at most `calls_max` calls of an invocation are listed, all are counted. Calls that were under way when the
+//! handler ended are listed besides, so that a record says what a handler was waiting for.
 
 use std::collections::HashMap;
 
-use nigh_data::{ObjectEvent, ObjectObserver, ServeOutcome};
+use nigh_data::{DataOperation, ObjectEvent, ObjectObserver, ServeOutcome};
 use nigh_schedule::activation::phases::PhaseMeter;
 use nigh_schedule::activation::{DataCallRecord, Phases};
-use nigh_terms::{InvocationId, Monotonic};
+use nigh_terms::{BucketName, InvocationId, Monotonic, ObjectKey};
 use parking_lot::Mutex;
+
+/// The most calls under way of one invocation that are watched, and that a record lists beyond its other calls.
+const UNDER_WAY_MAX: usize = 32;
 
 /// The data calls of one invocation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,14 +36,30 @@ impl DataCalls {
         self.meter.phases(duration_us)
     }
 
-    fn add(&mut self, event: &ObjectEvent, start: Monotonic, calls_max: usize) {
+    /// Lists a call that was under way at `end`, and has not ended.
+    fn add_open(&mut self, call: OpenCall, start: Monotonic, end: Monotonic) {
+        let served = if call.operation == DataOperation::Write { ServeOutcome::Write } else { ServeOutcome::Failed };
+        self.meter.call(served, start, call.began, end);
+        self.listed.push(DataCallRecord {
+            served: served_name(ServeOutcome::Failed).to_owned(),
+            bucket: call.bucket.to_string(),
+            key: call.key.as_ref().map(ToString::to_string),
+            bytes: 0,
+            began_us: call.began.since(start).as_micros() as u64,
+            took_us: end.since(call.began).as_micros() as u64,
+            under_way: Some(call.operation),
+        });
+    }
+
+    fn add(&mut self, event: &ObjectEvent, start: Monotonic, under_way: bool, calls_max: usize) {
         self.meter.call(event.served, start, event.began, event.ended);
         match event.served {
             ServeOutcome::Hit => self.hits += 1,
             ServeOutcome::Miss | ServeOutcome::Past => self.misses += 1,
             ServeOutcome::Metadata | ServeOutcome::Write | ServeOutcome::Delete | ServeOutcome::Failed => {}
         }
-        if self.listed.len() >= calls_max {
+        let limit = if under_way { calls_max + UNDER_WAY_MAX } else { calls_max };
+        if self.listed.len() >= limit {
             self.omitted += 1;
             return;
         }
@@ -50,6 +70,7 @@ impl DataCalls {
             bytes: event.bytes,
             began_us: event.began.since(start).as_micros() as u64,
             took_us: event.ended.since(event.began).as_micros() as u64,
+            under_way: under_way.then_some(event.operation),
         });
     }
 }
@@ -66,9 +87,41 @@ const fn served_name(served: ServeOutcome) -> &'static str {
     }
 }
 
+/// A data call that has not ended.
+struct OpenCall {
+    began: Monotonic,
+    operation: DataOperation,
+    bucket: BucketName,
+    key: Option<ObjectKey>,
+}
+
 struct OpenAccount {
     start: Monotonic,
+    /// When the handler ended, once it has.
+    end: Option<Monotonic>,
     calls: DataCalls,
+    under_way: Vec<OpenCall>,
+}
+
+impl OpenAccount {
+    fn ends(&mut self, event: &ObjectEvent, calls_max: usize) {
+        let is_it = |open: &OpenCall| open.began == event.began && open.bucket == event.bucket && open.key == event.key;
+        if let Some(at) = self.under_way.iter().position(is_it) {
+            self.under_way.swap_remove(at);
+        }
+        let under_way = self.end.is_some_and(|end| event.began <= end);
+        self.calls.add(event, self.start, under_way, calls_max);
+    }
+
+    fn close(mut self) -> DataCalls {
+        if let Some(end) = self.end {
+            self.under_way.sort_by_key(|open| open.began);
+            for open in self.under_way.into_iter().filter(|open| open.began <= end) {
+                self.calls.add_open(open, self.start, end);
+            }
+        }
+        self.calls
+    }
 }
 
 /// An observer of object events that sorts them by invocation.
@@ -86,28 +139,51 @@ impl PhaseAccountant {
 
     /// `id` begins at `start`.
     pub fn begin(&self, id: InvocationId, start: Monotonic) {
-        self.running.lock().insert(id, OpenAccount { start, calls: DataCalls::default() });
+        let account = OpenAccount { start, end: None, calls: DataCalls::default(), under_way: Vec::new() };
+        self.running.lock().insert(id, account);
+    }
+
+    /// The handler of `id` has ended: what is under way now was so at its end.
+    pub fn ended(&self, id: InvocationId, end: Monotonic) {
+        if let Some(running) = self.running.lock().get_mut(&id) {
+            running.end = Some(end);
+        }
     }
 
     /// `id` has ended: its data calls; none if it is unknown.
     #[must_use]
     pub fn finish(&self, id: InvocationId) -> DataCalls {
-        self.running.lock().remove(&id).map_or_else(DataCalls::default, |running| running.calls)
+        let account = self.running.lock().remove(&id);
+        account.map_or_else(DataCalls::default, OpenAccount::close)
     }
 }
 
 impl ObjectObserver for PhaseAccountant {
+    fn begins(&self, event: &ObjectEvent) {
+        let Some(id) = event.principal.invocation else { return };
+        if let Some(running) = self.running.lock().get_mut(&id)
+            && running.under_way.len() < UNDER_WAY_MAX
+        {
+            running.under_way.push(OpenCall {
+                began: event.began,
+                operation: event.operation,
+                bucket: event.bucket.clone(),
+                key: event.key.clone(),
+            });
+        }
+    }
+
     fn observe(&self, event: &ObjectEvent) {
         let Some(id) = event.principal.invocation else { return };
         if let Some(running) = self.running.lock().get_mut(&id) {
-            running.calls.add(event, running.start, self.calls_max);
+            running.ends(event, self.calls_max);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use nigh_terms::{BucketName, FunctionName, Namespace, ObjectKey, Principal, SandboxId, Token};
+    use nigh_terms::{FunctionName, Namespace, Principal, SandboxId, Token};
 
     use super::*;
 
@@ -121,6 +197,7 @@ mod tests {
             principal,
             bucket: BucketName::new("bucket").unwrap(),
             key: Some(ObjectKey::new("key").unwrap()),
+            operation: if served == ServeOutcome::Write { DataOperation::Write } else { DataOperation::Read },
             served,
             bytes: 7,
             object_bytes: None,
@@ -152,6 +229,32 @@ mod tests {
 
         accountant.observe(&event(Some(one), ServeOutcome::Hit, 1080, 1090));
         assert_eq!(accountant.finish(one), DataCalls::default());
+    }
+
+    #[test]
+    fn a_call_that_is_under_way_when_the_handler_ends_is_marked_whether_it_ends_later_or_not() {
+        let (accountant, id) = (PhaseAccountant::new(1), InvocationId::now());
+        accountant.begin(id, Monotonic(0));
+        let done = event(Some(id), ServeOutcome::Hit, 0, 10);
+        accountant.begins(&done);
+        accountant.observe(&done);
+        let [broken_off, never_ended] = [20, 30].map(|began| event(Some(id), ServeOutcome::Failed, began, 105));
+        accountant.begins(&broken_off);
+        accountant.begins(&never_ended);
+        accountant.ended(id, Monotonic(100_000));
+        accountant.observe(&broken_off);
+        let calls = accountant.finish(id).listed;
+        let short: Vec<_> = calls.iter().map(|call| (call.began_us, call.took_us, call.under_way)).collect();
+        assert_eq!(short, [(0, 10, None), (20, 85, Some(DataOperation::Read)), (30, 70, Some(DataOperation::Read))]);
+    }
+
+    #[test]
+    fn a_call_that_a_handler_made_when_it_had_answered_is_not_what_it_waited_for() {
+        let (accountant, id) = (PhaseAccountant::new(10), InvocationId::now());
+        accountant.begin(id, Monotonic(0));
+        accountant.ended(id, Monotonic(100_000));
+        accountant.observe(&event(Some(id), ServeOutcome::Failed, 101, 105));
+        assert_eq!(accountant.finish(id).listed[0].under_way, None);
     }
 
     #[test]

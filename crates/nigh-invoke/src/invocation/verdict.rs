@@ -5,9 +5,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use nigh_functions::function::Function;
 use nigh_sandbox::runtime_api::{RESPONSE_BYTES_MAX, Reply};
 use nigh_sandbox::sandbox::{ProgramFault, SandboxEnd};
-use nigh_schedule::activation::Outcome;
+use nigh_schedule::activation::{ExceededLimit, Outcome, stack_trace};
 use nigh_terms::InvocationId;
 use serde_json::Value;
 
@@ -29,16 +30,26 @@ pub(crate) struct Verdict {
     pub(crate) payload: Bytes,
     /// Set if the payload is an error object.
     pub(crate) function_error: Option<&'static str>,
+    /// For the record: the frames of the error, if its runtime reported any.
+    pub(crate) stack_trace: Vec<String>,
+    /// The limit of the initialisation, if that timed out.
+    pub(crate) init_limit: Option<Duration>,
 }
 
 impl Verdict {
     /// The verdict on `reply`, of invocation `id`.
     pub(crate) fn of_reply(id: InvocationId, reply: Reply) -> Self {
         match reply {
-            Reply::Response(payload) => Self { outcome: Outcome::Answered, payload, function_error: None },
+            Reply::Response(payload) => Self {
+                outcome: Outcome::Answered,
+                payload,
+                function_error: None,
+                stack_trace: Vec::new(),
+                init_limit: None,
+            },
             Reply::Error { payload, error_type } => {
-                let (payload, error_type, message) = error_object(payload, error_type);
-                Self::failed(Outcome::HandlerError { error_type, message }, payload)
+                let ErrorObject { payload, error_type, message, stack_trace } = error_object(payload, error_type);
+                Self { stack_trace, ..Self::failed(Outcome::HandlerError { error_type, message }, payload) }
             }
             Reply::TooLarge => {
                 let error_type = "Function.ResponseSizeTooLarge".to_owned();
@@ -67,8 +78,8 @@ impl Verdict {
 
     /// The verdict on an invocation whose sandbox could not be initialised, in the sandbox's own words.
     pub(crate) fn of_init_error(payload: Bytes, error_type: Option<String>) -> Self {
-        let (payload, error_type, message) = error_object(payload, error_type);
-        Self::failed(Outcome::InitError { error_type, message }, payload)
+        let ErrorObject { payload, error_type, message, stack_trace } = error_object(payload, error_type);
+        Self { stack_trace, ..Self::failed(Outcome::InitError { error_type, message }, payload) }
     }
 
     /// The verdict on invocation `id`, whose sandbox ended before it was initialised.
@@ -102,13 +113,28 @@ impl Verdict {
         Self::failed(Outcome::TimedOut, made("Sandbox.Timedout", &message))
     }
 
+    /// The verdict on invocation `id`, whose sandbox had `limit` to be initialised.
+    pub(crate) fn init_timed_out(id: InvocationId, limit: Duration) -> Self {
+        Self { init_limit: Some(limit), ..Self::timed_out(id, limit) }
+    }
+
     /// The verdict on invocation `id`, whose sandbox ended without an answer and without a reason.
     pub(crate) fn lost(id: InvocationId) -> Self {
         Self::of_reply(id, Reply::Ended { end: SandboxEnd::Destroyed, taken: false })
     }
 
+    /// The limit of `function` that ended its invocation; none if none did.
+    pub(crate) const fn exceeded(&self, function: &Function) -> Option<ExceededLimit> {
+        match (&self.outcome, self.init_limit) {
+            (Outcome::TimedOut, Some(limit)) => Some(ExceededLimit::InitTimeout { limit_us: limit.as_micros() as u64 }),
+            (Outcome::TimedOut, None) => Some(ExceededLimit::Timeout { limit_us: function.timeout.as_micros() as u64 }),
+            (Outcome::OutOfMemory, _) => Some(ExceededLimit::Memory { booked: function.memory }),
+            _ => None,
+        }
+    }
+
     const fn failed(outcome: Outcome, payload: Bytes) -> Self {
-        Self { outcome, payload, function_error: Some(UNHANDLED) }
+        Self { outcome, payload, function_error: Some(UNHANDLED), stack_trace: Vec::new(), init_limit: None }
     }
 }
 
@@ -121,19 +147,29 @@ fn made(error_type: &str, message: &str) -> Bytes {
     serde_json::json!({ "errorType": error_type, "errorMessage": message }).to_string().into()
 }
 
-/// What a runtime client sent as an error object, or one made around it if it is none: payload, type and message.
-fn error_object(payload: Bytes, error_type: Option<String>) -> (Bytes, String, String) {
+/// An error object, and what a record keeps of it.
+struct ErrorObject {
+    payload: Bytes,
+    error_type: String,
+    message: String,
+    stack_trace: Vec<String>,
+}
+
+/// What a runtime client sent as an error object, or one made around it if it is none.
+fn error_object(payload: Bytes, error_type: Option<String>) -> ErrorObject {
     match serde_json::from_slice::<Value>(&payload) {
-        Ok(Value::Object(object)) => {
+        Ok(object @ Value::Object(_)) => {
             let text = |name: &str| object.get(name).and_then(Value::as_str).map(ToOwned::to_owned);
             let kind = text("errorType").or(error_type).unwrap_or_else(|| UNKNOWN_ERROR_TYPE.to_owned());
             let message = text("errorMessage").unwrap_or_default();
-            (payload, shortened(&kind), shortened(&message))
+            let stack_trace = stack_trace::lines(&object);
+            ErrorObject { payload, error_type: shortened(&kind), message: shortened(&message), stack_trace }
         }
         _ => {
-            let kind = shortened(&error_type.unwrap_or_else(|| UNKNOWN_ERROR_TYPE.to_owned()));
+            let error_type = shortened(&error_type.unwrap_or_else(|| UNKNOWN_ERROR_TYPE.to_owned()));
             let message = shortened(&String::from_utf8_lossy(&payload));
-            (made(&kind, &message), kind, message)
+            let payload = made(&error_type, &message);
+            ErrorObject { payload, error_type, message, stack_trace: Vec::new() }
         }
     }
 }
@@ -205,7 +241,7 @@ mod tests {
         let verdict = Verdict::of_reply(InvocationId::now(), reply);
         assert_eq!(verdict.payload.as_ref(), sent);
         let outcome = Outcome::HandlerError { error_type: "ValueError".to_owned(), message: "no".to_owned() };
-        assert_eq!(verdict.outcome, outcome);
+        assert_eq!((verdict.outcome, verdict.stack_trace), (outcome, vec!["app.py line 3".to_owned()]));
     }
 
     #[test]

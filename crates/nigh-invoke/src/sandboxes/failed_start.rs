@@ -58,7 +58,7 @@ impl FailedInit {
             InitFailure::Ended(InitOutcome::Ended(end)) => Verdict::of_init_end(id, end),
             // It would not have failed.
             InitFailure::Ended(InitOutcome::Ready) => Verdict::lost(id),
-            InitFailure::TimedOut(limit) => Verdict::timed_out(id, *limit),
+            InitFailure::TimedOut(limit) => Verdict::init_timed_out(id, *limit),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::HeaderValue;
 use nigh_engine::AccessKeys;
-use nigh_functions::function::{Function, FunctionSource};
+use nigh_functions::function::{Function, FunctionSource, Runtime};
 use nigh_functions::function_arn::function_arn;
 use nigh_functions::function_caching;
 use nigh_llc::resctrl::Members;
@@ -32,6 +32,9 @@ use crate::invocation::gate::{Entrance, GatePass, InvocationGate};
 use crate::invocation::phase_accountant::PhaseAccountant;
 use crate::invoker_settings::InvokerSettings;
 use crate::node_memory::NodeMemory;
+
+/// How long a program that has reported a failed initialisation may take to exit by itself.
+const EXIT_WAIT: Duration = Duration::from_secs(1);
 
 /// Makes the sandboxes of a node.
 pub(crate) struct SandboxMaker {
@@ -136,6 +139,7 @@ impl SandboxMaker {
         }
         let limit = self.settings.init_timeout.max(function.timeout);
         let end = initialised_within(limit, initialised, live.sandbox.tasks()).await;
+        self.accountant.ended(init_id, self.clock.monotonic());
         live.key.act_for(None);
         let (token, _said) = live.settle(run).await;
         let took = self.clock.monotonic().since(began);
@@ -151,6 +155,12 @@ impl SandboxMaker {
             live.memory.was_made(took);
             return Ok(took);
         }
+        let peak = live.sandbox.memory().peak().ok();
+        if matches!(end, Some(InitOutcome::Failed { .. })) {
+            // It reads the answer to its report first: if the connection broke before, a runtime client would print an
+            // error of its own into the function's log.
+            let _exited = tokio::time::timeout(EXIT_WAIT, live.sandbox.ended()).await;
+        }
         live.runtime.end(SandboxEnd::Destroyed);
         live.sandbox.flush_log().await;
         Err(FailedStart::Init(Box::new(FailedInit {
@@ -160,7 +170,7 @@ impl SandboxMaker {
             grown: live.memory.end_run().grown,
             init,
             token,
-            peak: live.sandbox.memory().peak().ok(),
+            peak,
             cause: end.map_or(InitFailure::TimedOut(limit), InitFailure::Ended),
         })))
     }
@@ -182,7 +192,10 @@ impl SandboxMaker {
         let command = runtime_command(function, &self.settings.runtime, &identity).map_err(internal)?;
         let function_arn = function_arn(&self.settings.runtime.region, &function.name);
         let function_arn = HeaderValue::from_str(&function_arn).map_err(internal)?;
-        let log = Arc::new(LogCapture::new(self.settings.log_max));
+        let log = Arc::new(match function.runtime {
+            Runtime::Python { .. } => LogCapture::of_python_client(self.settings.log_max),
+            _ => LogCapture::new(self.settings.log_max),
+        });
         let until = CancellationToken::new();
         let revoked = Arc::clone(&key);
         let (runtime, initialised) = RuntimeApi::new(Arc::clone(&self.clock), Box::new(move || revoked.act_for(None)));

@@ -1,58 +1,61 @@
-//! The demonstration: a mixed load of real functions on real inputs, in rounds that take turns between the functions directly
-//! against the store, without a platform, and the same functions through Nigh.
+//! The demonstration: real functions on real inputs, one after the other, in rounds that take turns between the function
+//! directly against the store, without a platform, and the same function through Nigh.
 //!
 //! The store is Swift with Nigh in front of it, where Swift is installed. Else it is Nigh's directory store: then there is nothing
-//! to compare, and the report has times alone.
+//! to compare, and the report has times alone. A function's row is printed when the function is done; the end is one picture and
+//! one sentence.
 
+mod closing;
+mod load;
 mod page;
+mod picture;
 mod report;
+mod sentence;
+mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
 use http::Method;
-use rand::SeedableRng;
-use rand::rngs::StdRng;
-use rand::seq::SliceRandom;
+use indicatif::ProgressBar;
+use nigh_node::status::Status;
 
-use self::report::{DemoReport, Run, Side, summarize};
+use self::load::{BUCKET, NOTHING_KEPT, Stage};
+use self::report::{BookedMemory, DemoReport, FirstRound, Side, Summary, comparisons, summarize};
+use self::table::{Row, Table};
 use crate::LabError;
 use crate::instrument::bare_pool::BarePool;
 use crate::instrument::choice::chosen;
+use crate::instrument::cpu_time::of_process_and_ended_threads;
 use crate::instrument::error::Tried;
 use crate::instrument::machine::Machine;
-use crate::instrument::node_under_test::{NodeUnderTest, python, settings, socket_address};
-use crate::instrument::parallel::by_workers;
+use crate::instrument::node_under_test::{NodeUnderTest, python, set, settings, socket_address};
 use crate::instrument::peer::PeerError;
 use crate::instrument::peer::swift::Swift;
-use crate::instrument::phase_log::{PhasesMs, processor_ms};
-use crate::instrument::platform::{Deployment, LambdaClient, activations};
+use crate::instrument::platform::{Deployment, LambdaClient, activations, status};
 use crate::instrument::progress::{self, unless_stopped};
-use crate::instrument::report::{name_of, publish};
+use crate::instrument::report::publish;
 use crate::instrument::s3_door::S3Door;
 use crate::instrument::sample_function::{SampleFunction, read_input};
 
-const BUCKET: &str = "demo-bucket";
-/// The order of the load is the same in every run.
-const SEED: u64 = 3;
 pub(crate) const INSTRUMENT: (&str, &str) = ("BOTOCORE_EXPERIMENTAL__PLUGINS", "nigh_phases=nigh_phases");
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct DemoArgs {
-    /// Write the page with the charts to this file
+    /// Write the picture, the table and the sentence as a page to this file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Start no further round after this many seconds
-    #[arg(long, default_value_t = 90)]
+    /// The time for the rounds of all functions together; each has an equal part of it, or takes its least rounds
+    #[arg(long, default_value_t = 100)]
     seconds: u64,
-    /// The least number of rounds of each contender
-    #[arg(long, default_value_t = 2)]
-    rounds: usize,
+    /// The least number of rounds of each function; the first is cold and not counted
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+    rounds: u16,
     /// How many clients invoke at once; each sends its next invocation when its last one is answered
-    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=64))]
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
     clients: u8,
     /// Only these functions (names of folders in `functions/`)
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
@@ -67,7 +70,8 @@ fn input_door(swift: Option<&Swift>, node: &NodeUnderTest) -> Result<S3Door, Lab
 }
 
 impl DemoArgs {
-    /// Keeps the functions of the mixture, or those that are named. A function outside the mixture gets every input of its kind.
+    /// Keeps the functions of the mixture, or those that are named; quick ones first. A function outside the mixture gets every
+    /// input of its kind.
     fn choose(&self, functions: &mut Vec<SampleFunction>, inputs: &Path) -> Result<(), LabError> {
         chosen("sample function", &self.only, functions, |function| &function.name)?;
         if self.only.is_empty() {
@@ -78,10 +82,11 @@ impl DemoArgs {
         for function in functions.iter_mut().filter(|function| function.demo.inputs.is_empty()) {
             function.demo.inputs = function.sweep(inputs)?;
         }
+        functions.sort_by_key(|function| (function.timeout_s, function.memory_mb));
         Ok(())
     }
 
-    pub(crate) async fn run(self, machine: Machine, json: bool) -> Result<(), LabError> {
+    pub(crate) async fn run(self, mut machine: Machine, json: bool) -> Result<(), LabError> {
         let project = std::env::current_dir().at(".")?;
         let python = python()?;
         let mut functions = SampleFunction::read_all(&project.join("functions"))?;
@@ -89,9 +94,15 @@ impl DemoArgs {
         self.choose(&mut functions, &inputs)?;
         let work = tempfile::tempdir().at(std::env::temp_dir())?;
 
+        // From here on Ctrl-C ends the servers, too.
+        let stop = progress::stop_on_interrupt();
         let progress = progress::spinner();
         progress.enable_steady_tick(Duration::from_millis(120));
-        progress.set_message("starting the store");
+        let step = |what: &'static str| {
+            progress.set_message(what);
+            unless_stopped(&stop, NOTHING_KEPT)
+        };
+        step("starting the store")?;
         let swift = match Swift::start(&work.path().join("swift")) {
             Err(PeerError::NotInstalled { hint, .. }) => {
                 progress.println(format!("Swift is not installed ({hint}); using the directory store"));
@@ -99,144 +110,100 @@ impl DemoArgs {
             }
             started => Some(started?),
         };
-        progress.set_message("starting Nigh");
-        let node = NodeUnderTest::start(work.path(), &settings(swift.as_ref().map(Swift::s3), &python))?;
-        progress.set_message("uploading the inputs");
+        if let Some(swift) = &swift {
+            machine.add_peer(swift);
+        }
+        step("starting Nigh")?;
+        let mut of_node = settings(swift.as_ref().map(Swift::s3), &python);
+        // What is written is pushed between the runs, in which neither side is measured.
+        set(&mut of_node, &[("writes.delay", "1 ms")]);
+        let node = NodeUnderTest::start(work.path(), &of_node)?;
+        step("uploading the inputs")?;
         upload(&input_door(swift.as_ref(), &node)?, &functions, &inputs).await?;
-        progress.set_message("deploying the functions");
-        let mut codes = BTreeMap::new();
-        let mut lambda = LambdaClient::connect(&node)?;
+        step("deploying the functions")?;
+
+        let stage = Stage {
+            node: &node,
+            direct: swift.as_ref().map(|swift| direct_side(swift, &python)),
+            clients: self.clients.into(),
+            rounds_min: self.rounds.into(),
+            within: Duration::from_secs(self.seconds) / functions.len().max(1) as u32,
+            stop: Arc::clone(&stop),
+            progress: progress.clone(),
+        };
+        let processor_before = of_process_and_ended_threads(node.pid()).of_node()?;
+        let table = Table::new(functions.iter().map(|function| function.name.as_str()));
+        if !json {
+            show(&progress, &table.head());
+        }
+        let (mut runs, mut failed, mut summaries) = (Vec::new(), 0, Vec::new());
         for function in &functions {
             let code = work.path().join("code").join(&function.name);
             function.instrumented(&project.join("runtimes/python/nigh_phases"), &code)?;
-            lambda.deploy(&deployment(function, &code)).await?;
-            codes.insert(function.name.clone(), code);
+            LambdaClient::connect(&node)?.deploy(&deployment(function, &code)).await?;
+            let measured = stage.measure(function, &code).await?;
+            // Nigh's own records of this function are the newest.
+            let records = activations(&node, measured.runs.len() + measured.failed).await?;
+            let of_function = summarize(&function.name, &measured.runs, &records);
+            if !json {
+                show(&progress, &row(table, &of_function, &function.name));
+            }
+            runs.extend(measured.runs);
+            failed += measured.failed;
+            summaries.extend(of_function);
         }
-        drop(lambda);
+        summaries.sort_by(|one: &Summary, other| (&one.function, one.side).cmp(&(&other.function, other.side)));
+        let processor = of_process_and_ended_threads(node.pid()).of_node()?.saturating_sub(processor_before);
+        let through_nigh = runs.iter().filter(|run| run.side == Side::Nigh).count();
+        let memory = booked_memory(&status(&node).await?);
         progress.finish_and_clear();
-
-        let (runs, rounds, failed) = self.load(&functions, &node, swift.as_ref(), &codes, &python).await?;
-        let records = activations(&node, runs.len() + functions.len()).await?;
-        let summaries = summarize(&runs, &records);
+        let store = if swift.is_some() { "OpenStack Swift (s3api)" } else { "directory store" };
+        // All servers and processes have ended when the end is printed.
+        drop(stage);
+        drop((node, swift));
         let report = DemoReport {
             machine,
-            store: if swift.is_some() { "OpenStack Swift (s3api)" } else { "directory store" },
+            store,
             clients: self.clients.into(),
-            rounds,
             failed,
+            first_round: FirstRound::of(&runs),
+            memory,
+            node_processor_ms: processor.as_secs_f64() * 1e3 / through_nigh.max(1) as f64,
             summaries,
             runs,
+            page: self.html.clone(),
         };
         publish(&report, self.html.as_deref(), page::page, DemoReport::text, json)
     }
+}
 
-    /// Rounds of both sides until the time is up, each in its own order.
-    async fn load(
-        &self,
-        functions: &[SampleFunction],
-        node: &NodeUnderTest,
-        swift: Option<&Swift>,
-        codes: &BTreeMap<String, PathBuf>,
-        python: &Path,
-    ) -> Result<(Vec<Run>, usize, usize), LabError> {
-        let mut jobs = Vec::new();
-        let lambda = LambdaClient::connect(node)?;
-        for function in functions {
-            for input in &function.demo.inputs {
-                let event = function.event(BUCKET, input);
-                let request = lambda.invocation(&function.name, &event).await?;
-                jobs.push(Job { function, input, code: &codes[&function.name], event, request });
-            }
-        }
-        let direct = swift.map(|swift| {
-            let mut environment = swift.s3().environment();
-            environment.insert(INSTRUMENT.0.to_owned(), INSTRUMENT.1.to_owned());
-            BarePool::new(python, environment)
-        });
-        let sides: &[Side] = if direct.is_some() { &[Side::Direct, Side::Nigh] } else { &[Side::Nigh] };
+/// The processes of the direct side, with the instrument in them.
+fn direct_side(swift: &Swift, python: &Path) -> BarePool {
+    let mut environment = swift.s3().environment();
+    environment.insert(INSTRUMENT.0.to_owned(), INSTRUMENT.1.to_owned());
+    BarePool::new(python, environment)
+}
 
-        let progress = progress::bar(0);
-        let stop = progress::stop_on_interrupt();
-        let begin = Instant::now();
-        let mut random = StdRng::seed_from_u64(SEED);
-        let (mut runs, mut failed, mut round) = (Vec::new(), 0, 0);
-        while round < self.rounds || begin.elapsed() < Duration::from_secs(self.seconds) {
-            jobs.shuffle(&mut random);
-            for &side in sides {
-                progress.set_length(((round + 1) * sides.len() * jobs.len()) as u64);
-                progress.set_message(format!("round {} {}", round + 1, name_of(&side)));
-                let run = |job: &Job<'_>, (took, log): (Duration, String)| {
-                    progress.inc(1);
-                    Run {
-                        function: job.function.name.clone(),
-                        input: job.input.to_owned(),
-                        side,
-                        round,
-                        took_ms: took.as_secs_f64() * 1e3,
-                        phases_ms: PhasesMs::read(log.lines(), took),
-                        processor_ms: processor_ms(log.lines()),
-                    }
-                };
-                let worker = || {
-                    let (direct, run, stop, mut lambda) = (&direct, &run, &stop, None);
-                    move |job: &Job<'_>| {
-                        let done = match (side, direct) {
-                            _ if stop.load(Ordering::Relaxed) => return None,
-                            (Side::Direct, Some(pool)) => job.directly(pool),
-                            _ => job.through_nigh(lambda.get_or_insert_with(|| LambdaClient::connect(node))),
-                        };
-                        Some(done.map(|done| run(job, done)))
-                    }
-                };
-                for result in by_workers(&jobs, self.clients.into(), worker).into_iter().flatten() {
-                    match result {
-                        Ok(run) => runs.push(run),
-                        Err(error) => {
-                            progress.println(error.to_string());
-                            failed += 1;
-                        }
-                    }
-                }
-                unless_stopped(&stop, "nothing is kept")?;
-            }
-            round += 1;
-        }
-        progress.finish_and_clear();
-        Ok((runs, round, failed))
+/// Prints a line of the report without tearing the progress.
+#[expect(clippy::print_stdout, reason = "the table is the command's output")]
+fn show(progress: &ProgressBar, line: &str) {
+    progress.suspend(|| println!("{line}"));
+}
+
+/// The row of a function.
+fn row(table: Table, summaries: &[Summary], function: &str) -> String {
+    match comparisons(summaries).first() {
+        Some(comparison) => table.line(&Row::of(comparison)),
+        None => format!("{function}: every invocation through Nigh failed"),
     }
 }
 
-/// One function on one input. Sandboxes and processes stay: from the second round on both sides are warm.
-struct Job<'a> {
-    function: &'a SampleFunction,
-    input: &'a str,
-    code: &'a Path,
-    event: Vec<u8>,
-    request: Vec<u8>,
-}
-
-impl Job<'_> {
-    fn failure(&self, reason: String) -> LabError {
-        LabError::Function { function: self.function.name.clone(), input: self.input.to_owned(), reason }
-    }
-
-    /// The time of the job through Nigh, and the lines that it printed.
-    fn through_nigh(&self, lambda: &mut Result<LambdaClient, LabError>) -> Result<(Duration, String), LabError> {
-        let lambda = lambda.as_mut().map_err(|error| self.failure(error.to_string()))?;
-        let begin = Instant::now();
-        let answer = lambda.send(&self.function.name, &self.request)?;
-        let took = begin.elapsed();
-        match answer.function_error {
-            Some(_) => Err(self.failure(String::from_utf8_lossy(&answer.payload).into_owned())),
-            None => Ok((took, answer.log)),
-        }
-    }
-
-    /// The time of the job in a bare process, directly against the store, and the lines that it printed.
-    fn directly(&self, pool: &BarePool) -> Result<(Duration, String), LabError> {
-        let answer = pool.invoke(&self.function.name, (self.code, &self.function.handler), &self.event);
-        answer.map_err(|reason| self.failure(reason)).map(|(answer, _)| (answer.took, answer.log.join("\n")))
-    }
+/// How much of the sandboxes' bookings the cache may use. None where they do not share memory.
+fn booked_memory(status: &Status) -> Option<BookedMemory> {
+    let sandboxes = &status.sandboxes;
+    let booked = sandboxes.booked + sandboxes.idle_booked + sandboxes.prewarmed_booked;
+    let granted = status.memory.as_ref()?.granted;
+    Some(BookedMemory { booked_bytes: booked.bytes(), granted_bytes: granted.bytes() })
 }
 
 fn deployment<'a>(function: &'a SampleFunction, code: &'a Path) -> Deployment<'a> {

@@ -1,20 +1,27 @@
 //! The result of the demonstration: its runs, and their summary by function and side. Pure.
+//!
+//! The first round is cold on both sides: processes and sandboxes start, and Nigh reads the inputs from the store. Summaries
+//! are of the rounds behind it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::instrument::machine::Machine;
 use crate::instrument::phase_log::PhasesMs;
-use crate::instrument::stats::Sample;
-use crate::instrument::template::{Columns, fill};
+use crate::instrument::stats::{Estimate, Sample, grouped_estimate};
+
+/// Ratios' intervals are the same for the same runs.
+const BOOTSTRAP_SEED: u64 = 1;
 
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Run {
     pub(super) function: String,
     pub(super) input: String,
     pub(super) side: Side,
+    /// From 0, the cold one.
     pub(super) round: usize,
     pub(super) took_ms: f64,
     pub(super) phases_ms: PhasesMs,
@@ -40,19 +47,70 @@ pub(super) struct Summary {
     pub(super) runs: usize,
     pub(super) p50_ms: f64,
     pub(super) p95_ms: f64,
-    /// Shares of the whole time, adding up to 1.
+    /// Of each input the median of each phase, as a mean over the inputs.
+    pub(super) phases_ms: PhasesMs,
+    /// The sum of these phases: the function's time.
+    pub(super) time_ms: f64,
+    /// The phases' shares of that time, adding up to 1.
     pub(super) extract: f64,
     pub(super) transform: f64,
     pub(super) load: f64,
     /// Reads served from memory over all reads of objects; Nigh's own count.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) hit_ratio: Option<f64>,
-    /// The median, over inputs, of Nigh's median time over the direct one's; on Nigh's line only.
+    /// Nigh's time over the direct one; on Nigh's line only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) ratio_to_direct: Option<f64>,
-    /// `ratio_to_direct` of the work's processor time: the sandbox's cost, whatever else the processors did.
+    /// The interval that holds the ratio with 95 % confidence, by bootstrap of pairs: one run on each side, of one input in
+    /// one round.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) ratio_low: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) ratio_high: Option<f64>,
+    /// The median, over inputs, of the same ratio of the work's processor time: the sandbox's cost, whatever else the
+    /// processors did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) processor_ratio_to_direct: Option<f64>,
+}
+
+impl Summary {
+    /// The part of its time that reads and writes objects.
+    pub(super) fn objects_ms(&self) -> f64 {
+        self.phases_ms.extract + self.phases_ms.load
+    }
+}
+
+/// The memory of the functions' sandboxes at the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct BookedMemory {
+    /// What their functions booked, pre-warmed sandboxes included.
+    pub(super) booked_bytes: u64,
+    /// What the sandboxes may use of it now.
+    pub(super) granted_bytes: u64,
+}
+
+impl BookedMemory {
+    /// What the cache may use of the bookings.
+    pub(super) const fn cache_bytes(&self) -> u64 {
+        self.booked_bytes.saturating_sub(self.granted_bytes)
+    }
+}
+
+/// The times of the first round, in which all is cold, added up over all functions and inputs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(super) struct FirstRound {
+    pub(super) direct_s: f64,
+    pub(super) nigh_s: f64,
+}
+
+impl FirstRound {
+    pub(super) fn of(runs: &[Run]) -> Self {
+        let sum = |side| {
+            let first = runs.iter().filter(|run| run.side == side && run.round == 0);
+            first.map(|run| run.took_ms).sum::<f64>() / 1e3
+        };
+        Self { direct_s: sum(Side::Direct), nigh_s: sum(Side::Nigh) }
+    }
 }
 
 #[derive(Serialize)]
@@ -60,72 +118,155 @@ pub(super) struct DemoReport {
     pub(super) machine: Machine,
     pub(super) store: &'static str,
     pub(super) clients: usize,
-    pub(super) rounds: usize,
     pub(super) failed: usize,
+    pub(super) first_round: FirstRound,
+    /// None where sandboxes and cache do not share memory.
+    pub(super) memory: Option<BookedMemory>,
+    /// Processor time of Nigh's own process for each invocation, its pushes to the store included.
+    pub(super) node_processor_ms: f64,
+    /// By function, the direct side first.
     pub(super) summaries: Vec<Summary>,
     pub(super) runs: Vec<Run>,
+    /// Where the page is.
+    #[serde(skip)]
+    pub(super) page: Option<PathBuf>,
 }
 
-pub(super) const COLUMNS: Columns = Columns(
-    "function | side | runs | p50 ms = {p50_ms:.1} | p95 ms = {p95_ms:.1} | extract = {extract:%} | transform = {transform:%} | \
-     load = {load:%} | hits = {hit_ratio:%} | time, Nigh / direct = {ratio_to_direct:.2} | \
-     processor time of its work, Nigh / direct = {processor_ratio_to_direct:.2}",
-);
-pub(super) const FOOT: &str = "store: {store}; {clients} clients, {rounds} rounds, {failed} failed invocations";
+/// A function's two sides.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Comparison<'a> {
+    /// None if there is no second store.
+    pub(super) direct: Option<&'a Summary>,
+    pub(super) nigh: &'a Summary,
+}
 
-impl DemoReport {
-    /// A sentence for a run with one side alone.
-    pub(super) fn without_comparison(&self) -> Option<&'static str> {
-        let is_alone = self.summaries.iter().all(|summary| summary.side == Side::Nigh);
-        is_alone.then_some("There is no second store to compare with, so no improvement is claimed.")
-    }
+/// What the runs show of a function's time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// Mostly because its objects took less time.
+    Faster,
+    /// Mostly because its work took less time, which is no gain of Nigh's: the machine did.
+    WorkVaried,
+    /// The interval of the ratio holds 1.
+    NotShown,
+    Slower,
+}
 
-    pub(super) fn text(&self) -> String {
-        let mut lines = vec![COLUMNS.text(&self.summaries), fill(FOOT, self)];
-        lines.extend(self.without_comparison().map(str::to_owned));
-        lines.push(self.machine.to_string());
-        lines.join("\n")
+impl Comparison<'_> {
+    /// None if there is nothing to compare with.
+    pub(super) fn change(&self) -> Option<Change> {
+        let (direct, low, high) = (self.direct?, self.nigh.ratio_low?, self.nigh.ratio_high?);
+        let saved = direct.time_ms - self.nigh.time_ms;
+        let of_objects = direct.objects_ms() - self.nigh.objects_ms();
+        Some(match (low > 1.0, high < 1.0) {
+            (true, _) => Change::Slower,
+            (_, true) if of_objects * 2.0 >= saved => Change::Faster,
+            (_, true) => Change::WorkVaried,
+            _ => Change::NotShown,
+        })
     }
 }
 
-/// One line a function and side; `records` are Nigh's own of the same runs.
-pub(super) fn summarize(all: &[Run], records: &[Value]) -> Vec<Summary> {
-    let mut groups: BTreeMap<(&str, Side), Vec<&Run>> = BTreeMap::new();
-    for run in all {
-        groups.entry((&run.function, run.side)).or_default().push(run);
+/// The functions of `summaries`, in their order.
+pub(super) fn comparisons(summaries: &[Summary]) -> Vec<Comparison<'_>> {
+    let direct = |function: &str| summaries.iter().find(|one| one.function == function && one.side == Side::Direct);
+    let of_nigh = summaries.iter().filter(|summary| summary.side == Side::Nigh);
+    of_nigh.map(|nigh| Comparison { direct: direct(&nigh.function), nigh }).collect()
+}
+
+/// Of each input the medians of the phases, as means over the inputs.
+fn typical(inputs: &[Vec<PhasesMs>]) -> PhasesMs {
+    let mean = |phase: fn(&PhasesMs) -> f64| {
+        inputs.iter().map(|runs| Sample::of(runs, phase).median()).sum::<f64>() / inputs.len() as f64
+    };
+    PhasesMs { extract: mean(|one| one.extract), transform: mean(|one| one.transform), load: mean(|one| one.load) }
+}
+
+/// A function's lines, from its runs and Nigh's own records of them; none for a side on which every run failed.
+pub(super) fn summarize(function: &str, all: &[Run], records: &[Value]) -> Vec<Summary> {
+    let of_function: Vec<&Run> = all.iter().filter(|run| run.function == function).collect();
+    let mut runs: Vec<&Run> = of_function.iter().copied().filter(|run| run.round > 0).collect();
+    if runs.is_empty() {
+        runs = of_function;
     }
-    let summary = |(&(function, side), runs): (&(&str, Side), &Vec<&Run>)| {
-        let times = Sample::new(runs.iter().map(|run| run.took_ms).collect());
-        let total: f64 = runs.iter().map(|run| run.phases_ms.total()).sum();
-        let share = |phase: fn(&PhasesMs) -> f64| runs.iter().map(|run| phase(&run.phases_ms)).sum::<f64>() / total;
-        let inputs: BTreeSet<&str> = runs.iter().map(|run| run.input.as_str()).collect();
-        let ratio = |time: fn(&Run) -> Option<f64>| {
-            let of = |side, input| median_of_input(all, function, side, input, time);
-            let ratios = inputs.iter().map(|input| of(Side::Nigh, input) / of(Side::Direct, input));
-            let ratios = Sample::new(ratios.collect());
-            (side == Side::Nigh && !ratios.is_empty()).then(|| ratios.median())
-        };
-        Summary {
+    let summary = |side: Side| {
+        let own: Vec<&Run> = runs.iter().copied().filter(|run| run.side == side).collect();
+        if own.is_empty() {
+            return None;
+        }
+        let phases = |runs: Vec<&Run>| runs.into_iter().map(|run| run.phases_ms).collect();
+        let inputs: Vec<Vec<PhasesMs>> = by_input(&own).into_values().map(phases).collect();
+        let phases_ms = typical(&inputs);
+        let time_ms = phases_ms.total();
+        let times = Sample::of(&own, |run| run.took_ms);
+        let ratio = (side == Side::Nigh).then(|| ratio(&pairs(&runs))).flatten();
+        Some(Summary {
             function: function.to_owned(),
             side,
-            runs: runs.len(),
+            runs: own.len(),
             p50_ms: times.median(),
             p95_ms: times.percentile(0.95),
-            extract: share(|phases| phases.extract),
-            transform: share(|phases| phases.transform),
-            load: share(|phases| phases.load),
+            phases_ms,
+            time_ms,
+            extract: phases_ms.extract / time_ms,
+            transform: phases_ms.transform / time_ms,
+            load: phases_ms.load / time_ms,
             hit_ratio: (side == Side::Nigh).then(|| hit_ratio(function, records)).flatten(),
-            ratio_to_direct: ratio(|run| Some(run.took_ms)),
-            processor_ratio_to_direct: ratio(|run| run.processor_ms),
-        }
+            ratio_to_direct: ratio.map(|ratio| ratio.value),
+            ratio_low: ratio.map(|ratio| ratio.low),
+            ratio_high: ratio.map(|ratio| ratio.high),
+            processor_ratio_to_direct: (side == Side::Nigh).then(|| processor_ratio(&runs)).flatten(),
+        })
     };
-    groups.iter().map(summary).collect()
+    [Side::Direct, Side::Nigh].into_iter().filter_map(summary).collect()
 }
 
-/// Not a number if there is no such run.
-fn median_of_input(runs: &[Run], function: &str, side: Side, input: &str, time: impl Fn(&Run) -> Option<f64>) -> f64 {
-    let runs = runs.iter().filter(|run| run.function == function && run.side == side && run.input == input);
-    Sample::new(runs.filter_map(time).collect()).median()
+fn by_input<'a>(runs: &[&'a Run]) -> BTreeMap<&'a str, Vec<&'a Run>> {
+    let mut inputs: BTreeMap<&str, Vec<&Run>> = BTreeMap::new();
+    for &run in runs {
+        inputs.entry(&run.input).or_default().push(run);
+    }
+    inputs
+}
+
+/// One run directly and one through Nigh, of one input in one round.
+#[derive(Clone, Copy, Debug)]
+struct Pair {
+    direct: PhasesMs,
+    nigh: PhasesMs,
+}
+
+/// The pairs of each input.
+fn pairs(runs: &[&Run]) -> Vec<Vec<Pair>> {
+    let of_input = |runs: &Vec<&Run>| {
+        let of = |side, round| runs.iter().find(|run| run.side == side && run.round == round).map(|run| run.phases_ms);
+        let nigh = runs.iter().filter(|run| run.side == Side::Nigh);
+        nigh.filter_map(|run| Some(Pair { direct: of(Side::Direct, run.round)?, nigh: run.phases_ms })).collect()
+    };
+    by_input(runs).values().map(of_input).filter(|pairs: &Vec<Pair>| !pairs.is_empty()).collect()
+}
+
+/// The ratio of the times that `typical` gives; none without a pair.
+fn ratio(inputs: &[Vec<Pair>]) -> Option<Estimate> {
+    let time = |inputs: &[Vec<Pair>], side: fn(&Pair) -> PhasesMs| {
+        let phases: Vec<Vec<PhasesMs>> = inputs.iter().map(|pairs| pairs.iter().map(side).collect()).collect();
+        typical(&phases).total()
+    };
+    let figure = |inputs: &[Vec<Pair>]| time(inputs, |pair| pair.nigh) / time(inputs, |pair| pair.direct);
+    (!inputs.is_empty()).then(|| grouped_estimate(inputs, BOOTSTRAP_SEED, figure))
+}
+
+/// The median over the inputs; none if no input has both sides.
+fn processor_ratio(runs: &[&Run]) -> Option<f64> {
+    let ratios = by_input(runs).into_values().map(|runs| {
+        let median = |side| {
+            let times = runs.iter().filter(|run| run.side == side).filter_map(|run| run.processor_ms);
+            Sample::new(times.collect()).median()
+        };
+        median(Side::Nigh) / median(Side::Direct)
+    });
+    let ratios = Sample::new(ratios.collect());
+    (!ratios.is_empty()).then(|| ratios.median())
 }
 
 fn hit_ratio(function: &str, records: &[Value]) -> Option<f64> {
@@ -138,34 +279,4 @@ fn hit_ratio(function: &str, records: &[Value]) -> Option<f64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn run(input: &str, side: Side, took_ms: f64) -> Run {
-        let phases_ms = PhasesMs { extract: took_ms / 2.0, transform: took_ms / 4.0, load: took_ms / 4.0 };
-        let processor_ms = Some(took_ms.min(600.0));
-        Run { function: "f".to_owned(), input: input.to_owned(), side, round: 0, took_ms, phases_ms, processor_ms }
-    }
-
-    #[test]
-    fn a_summary_compares_input_by_input() {
-        let runs = [
-            run("small", Side::Direct, 10.0),
-            run("large", Side::Direct, 1000.0),
-            run("small", Side::Nigh, 5.0),
-            run("large", Side::Nigh, 900.0),
-            run("large", Side::Nigh, 900.0),
-        ];
-        let records = [serde_json::json!({"function": "f", "hits": 3, "misses": 1})];
-        let summaries = summarize(&runs, &records);
-        assert_eq!(summaries.len(), 2);
-        assert_eq!(
-            (summaries[0].side, summaries[0].ratio_to_direct, summaries[0].hit_ratio),
-            (Side::Direct, None, None)
-        );
-        assert_eq!(summaries[1].ratio_to_direct, Some(0.5), "the lower of the medians 0.5 and 0.9");
-        assert_eq!(summaries[1].processor_ratio_to_direct, Some(0.5), "the lower of 0.5 and 1");
-        assert_eq!(summaries[1].hit_ratio, Some(0.75));
-        assert!((summaries[1].extract - 0.5).abs() < 1e-9);
-    }
-}
+pub(super) mod tests;

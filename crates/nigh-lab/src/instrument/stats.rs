@@ -78,18 +78,25 @@ impl Sample {
     }
 
     fn estimate(&self, seed: u64, figure: fn(&Self) -> f64) -> Estimate {
-        let value = figure(self);
-        if self.0.len() < 2 {
-            return Estimate { value, low: value, high: value };
-        }
-        let mut random = StdRng::seed_from_u64(seed);
-        let figures = (0..RESAMPLES).map(|_| {
-            let resample = (0..self.0.len()).map(|_| self.0[random.random_range(0..self.0.len())]).collect();
-            figure(&Self::new(resample))
-        });
-        let figures = Self::new(figures.collect());
-        Estimate { value, low: figures.percentile(0.025), high: figures.percentile(0.975) }
+        grouped_estimate(std::slice::from_ref(&self.0), seed, |groups| figure(&Self::new(groups.concat())))
     }
+}
+
+/// A figure of measurements in groups with its confidence interval by the percentile bootstrap: each resample takes from
+/// every group as many measurements as it has. The same seed gives the same interval.
+pub(crate) fn grouped_estimate<T: Copy>(groups: &[Vec<T>], seed: u64, figure: impl Fn(&[Vec<T>]) -> f64) -> Estimate {
+    let value = figure(groups);
+    if groups.iter().all(|group| group.len() < 2) {
+        return Estimate { value, low: value, high: value };
+    }
+    let mut random = StdRng::seed_from_u64(seed);
+    let figures = (0..RESAMPLES).map(|_| {
+        let drawn = |group: &Vec<T>| (0..group.len()).map(|_| group[random.random_range(0..group.len())]).collect();
+        let resample: Vec<Vec<T>> = groups.iter().map(drawn).collect();
+        figure(&resample)
+    });
+    let figures = Sample::new(figures.collect());
+    Estimate { value, low: figures.percentile(0.025), high: figures.percentile(0.975) }
 }
 
 pub(crate) fn geometric_mean(values: impl IntoIterator<Item = f64>) -> f64 {
@@ -123,6 +130,18 @@ mod tests {
         };
         let (many, few) = (width(1000), width(20));
         assert!(many[0] < few[0] && many[1] < few[1]);
+    }
+
+    #[test]
+    fn a_resample_of_groups_takes_none_of_another_group() {
+        // The mean of the groups' means: it can vary by what the first group varies.
+        let groups = [vec![0.0, 2.0, 4.0, 6.0], vec![100.0; 4]];
+        let mean = |group: &Vec<f64>| group.iter().sum::<f64>() / group.len() as f64;
+        let estimate = grouped_estimate(&groups, 7, |groups| groups.iter().map(mean).sum::<f64>() / 2.0);
+        assert_eq!(estimate.value, 51.5);
+        assert!((50.0..51.5).contains(&estimate.low) && estimate.high > 51.5 && estimate.high <= 53.0, "{estimate:?}");
+        let alone = grouped_estimate(&[vec![1.0], vec![2.0]], 7, |groups| groups[1][0]);
+        assert_eq!((alone.value, alone.low, alone.high), (2.0, 2.0, 2.0));
     }
 
     #[test]

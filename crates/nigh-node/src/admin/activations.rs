@@ -1,63 +1,22 @@
-//! Ended invocations: their records, explanations and logs.
+//! Ended invocations: their records and explanations.
 
-use std::collections::VecDeque;
-use std::convert::Infallible;
 use std::sync::Arc;
 
-use axum::body::Body;
 use axum::extract::{Path, Query, State};
-use axum::http::{HeaderValue, header};
-use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
-use futures::Stream;
+use axum::http::HeaderValue;
+use axum::response::Response;
 use nigh_invoke::activation_log::ActivationQuery;
 use nigh_schedule::activation::Activation;
-use nigh_terms::{FunctionName, InvocationId, Namespace};
-use serde::{Deserialize, Serialize};
-use tokio::sync::broadcast;
-use tokio::sync::broadcast::error::RecvError;
-use tokio_util::sync::CancellationToken;
+use nigh_terms::{FunctionName, InvocationId, InvocationIdPrefix, Namespace, Timestamp};
+use serde::Deserialize;
 
 use super::refusal::Refusal;
 use super::{AdminSource, RECORDS_MAX, UNANSWERED, json};
 use crate::cluster::records::{MembersAnswers, RecordList, RecordsRequest, merge};
-use crate::explain::{explain, outcome_words};
+use crate::explain::explain;
 
 /// The records of one answer, if the request names no limit.
 const RECORDS: usize = 20;
-
-/// The output of one invocation.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LogEntry {
-    /// The id of the invocation.
-    pub id: InvocationId,
-    /// The invocation's function.
-    pub function: FunctionName,
-    /// When it was requested, RFC 3339.
-    pub start: String,
-    /// The handler's duration in microseconds.
-    pub duration_us: u64,
-    /// The outcome in words.
-    pub outcome: String,
-    /// The end of the output.
-    pub log: String,
-    /// Bytes of output before `log`, beyond the limit.
-    pub log_omitted: u64,
-}
-
-impl From<&Activation> for LogEntry {
-    fn from(activation: &Activation) -> Self {
-        Self {
-            id: activation.id,
-            function: activation.function.clone(),
-            start: activation.start.rfc3339(),
-            duration_us: activation.duration_us,
-            outcome: outcome_words(&activation.outcome),
-            log: activation.log.clone(),
-            log_omitted: activation.log_omitted,
-        }
-    }
-}
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -66,19 +25,25 @@ pub(super) struct ActivationParams {
     function: Option<FunctionName>,
     errors: bool,
     before: Option<InvocationId>,
+    /// Only invocations whose ids begin so.
+    prefix: Option<InvocationIdPrefix>,
+    /// Only invocations that ended then or later, in milliseconds since 1970 UTC.
+    since: Option<Timestamp>,
     limit: Option<usize>,
-    follow: bool,
+    pub(super) follow: bool,
     /// True for the records of all members of the cluster.
-    cluster: bool,
+    pub(super) cluster: bool,
 }
 
 impl ActivationParams {
-    fn query(&self) -> ActivationQuery {
+    pub(super) fn query(&self) -> ActivationQuery {
         ActivationQuery {
             namespace: self.namespace.clone(),
             function: self.function.clone(),
             errors_only: self.errors,
             before: self.before,
+            prefix: self.prefix.clone(),
+            since: self.since,
         }
     }
 
@@ -88,7 +53,7 @@ impl ActivationParams {
 }
 
 /// The records that are asked for, newest first, and the names of the members that did not answer.
-async fn records<N: AdminSource>(
+pub(super) async fn records<N: AdminSource>(
     node: &N,
     asked: &ActivationParams,
 ) -> Result<(Vec<Activation>, Vec<String>), Refusal> {
@@ -96,11 +61,14 @@ async fn records<N: AdminSource>(
     let Some(cluster) = node.cluster().filter(|_| asked.cluster) else { return Ok((own, Vec::new())) };
     let mut others = cluster.records_of_others(&RecordsRequest::newest(&asked.query(), asked.limit())).await;
     others.lists.push(RecordList { records: own, is_cut: false });
-    Ok((merge(others.lists, asked.limit()), others.unanswered))
+    let mut all = merge(others.lists, asked.limit());
+    // A member of an earlier build answers without regard to newer conditions.
+    all.retain(|one| asked.query().wants(one));
+    Ok((all, others.unanswered))
 }
 
 /// The answer with the names of the members that did not answer.
-fn with_unanswered(unanswered: &[String], mut answer: Response) -> Response {
+pub(super) fn with_unanswered(unanswered: &[String], mut answer: Response) -> Response {
     if unanswered.is_empty() {
         return answer;
     }
@@ -149,67 +117,4 @@ pub(super) async fn explanation<N: AdminSource>(
     Path(id): Path<String>,
 ) -> Result<Response, Refusal> {
     json(&explain(find(&*node, &id).await?))
-}
-
-pub(super) async fn logs<N: AdminSource>(
-    State(node): State<Arc<N>>,
-    Query(asked): Query<ActivationParams>,
-) -> Result<Response, Refusal> {
-    // Followed before the listing: an invocation that ends in between is sent twice, with the same id.
-    let live = asked.follow.then(|| node.activations().follow());
-    let (mut past, unanswered) = records(&*node, &asked).await?;
-    past.reverse();
-    let lines = follow(past, live, asked.query(), node.stop().clone());
-    let answer = ([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response();
-    Ok(with_unanswered(&unanswered, answer))
-}
-
-struct ActivationStream {
-    past: VecDeque<Activation>,
-    told: Vec<InvocationId>,
-    live: Option<broadcast::Receiver<Arc<Activation>>>,
-    query: ActivationQuery,
-    stop: CancellationToken,
-}
-
-/// First the past invocations, then those that end, until the node stops or the client leaves.
-fn follow(
-    past: Vec<Activation>,
-    live: Option<broadcast::Receiver<Arc<Activation>>>,
-    query: ActivationQuery,
-    stop: CancellationToken,
-) -> impl Stream<Item = Result<Bytes, Infallible>> {
-    let told = past.iter().map(|one| one.id).collect();
-    let following = ActivationStream { past: past.into(), told, live, query, stop };
-    futures::stream::unfold(following, async |mut following| {
-        let entry = following.next().await?;
-        let mut line = serde_json::to_vec(&entry).ok()?;
-        line.push(b'\n');
-        Some((Ok(Bytes::from(line)), following))
-    })
-}
-
-impl ActivationStream {
-    async fn next(&mut self) -> Option<LogEntry> {
-        if let Some(activation) = self.past.pop_front() {
-            return Some(LogEntry::from(&activation));
-        }
-        let live = self.live.as_mut()?;
-        loop {
-            let received = tokio::select! {
-                () = self.stop.cancelled() => return None,
-                received = live.recv() => received,
-            };
-            match received {
-                Ok(activation) if self.query.wants(&activation) && !self.told.contains(&activation.id) => {
-                    return Some(LogEntry::from(&*activation));
-                }
-                Ok(_) => {}
-                Err(RecvError::Lagged(missed)) => {
-                    tracing::warn!(missed, "a client that follows the logs was too slow and missed invocations")
-                }
-                Err(RecvError::Closed) => return None,
-            }
-        }
-    }
 }

@@ -25,6 +25,11 @@ impl Refusal {
         Self(StatusCode::BAD_REQUEST, format!("{begin:?} is not an invocation's id"))
     }
 
+    /// A file of the node cannot be read.
+    pub(super) fn disk(error: std::io::Error) -> Self {
+        Self::internal(error)
+    }
+
     fn internal(error: impl Display) -> Self {
         Self(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
     }

@@ -1,10 +1,14 @@
 //! Lists and notification rules in the S3 door's answers.
 
+use std::fmt;
+
 use nigh_objects::{EventPattern, NotificationConfig, NotificationError};
 use serde::{Deserialize, Serialize};
 
 use super::ClientError;
 
+/// The changes of objects that trigger a function unless others are named.
+const CREATED: &str = "s3:ObjectCreated:*";
 /// What follows a function's name's place in its ARN.
 const ARN_OF_FUNCTION: &str = ":function:";
 
@@ -54,13 +58,24 @@ pub struct BucketNotifications {
     rules: Vec<NotificationRule>,
 }
 
+/// Which changes of which objects invoke a function.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct TriggerFilter {
+    /// The prefix of the objects' keys; empty for any.
+    pub prefix: String,
+    /// The suffix of the objects' keys; empty for any.
+    pub suffix: String,
+    /// The changes, as S3 names them: `s3:ObjectCreated:*`.
+    pub events: Vec<String>,
+}
+
 /// A rule that invokes a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FunctionTrigger {
     /// The rule's id.
     pub id: String,
-    /// The prefix of the objects' keys; empty for any.
-    pub prefix: String,
+    /// Which changes it is for.
+    pub filter: TriggerFilter,
     /// True if `set` made the rule: `nigh deploy` did, and no other client.
     pub is_own: bool,
 }
@@ -97,6 +112,28 @@ struct FilterRule {
     value: String,
 }
 
+impl TriggerFilter {
+    /// New objects whose keys begin with `prefix`.
+    #[must_use]
+    pub fn created(prefix: &str) -> Self {
+        Self { prefix: prefix.to_owned(), suffix: String::new(), events: vec![CREATED.to_owned()] }
+    }
+}
+
+/// The keys, and the changes if they are not the usual ones: `in/*.png (s3:ObjectRemoved:*)`.
+impl fmt::Display for TriggerFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.prefix)?;
+        if !self.suffix.is_empty() {
+            write!(f, "*{}", self.suffix)?;
+        }
+        if self.events != [CREATED] {
+            write!(f, " ({})", self.events.join(", "))?;
+        }
+        Ok(())
+    }
+}
+
 impl NotificationRule {
     /// The value of a filter: `prefix` or `suffix`. Empty if the rule has no such filter.
     fn filter(&self, name: &str) -> String {
@@ -123,9 +160,9 @@ impl NotificationRule {
     }
 }
 
-/// The id of the rule that `set` makes.
-fn own_id(function: &str, prefix: &str) -> String {
-    format!("{function}:{prefix}")
+/// The id of the rule that `set` makes: `FUNCTION:PREFIX` for a prefix alone.
+fn own_id(function: &str, filter: &TriggerFilter) -> String {
+    format!("{function}:{filter}")
 }
 
 impl BucketNotifications {
@@ -152,24 +189,26 @@ impl BucketNotifications {
         let rules = self.rules.iter().filter(|rule| rule.invokes(function));
         rules
             .map(|rule| {
-                let prefix = rule.filter("prefix");
-                FunctionTrigger { id: rule.id.clone(), is_own: rule.id == own_id(function, &prefix), prefix }
+                let (prefix, suffix) = (rule.filter("prefix"), rule.filter("suffix"));
+                let filter = TriggerFilter { prefix, suffix, events: rule.events.clone() };
+                FunctionTrigger { id: rule.id.clone(), is_own: rule.id == own_id(function, &filter), filter }
             })
             .collect()
     }
 
-    /// Makes new objects below `prefix` invoke the function. Replaces an earlier rule for the same function and prefix.
-    pub fn set(&mut self, function: &str, arn: &str, prefix: &str) {
-        let id = own_id(function, prefix);
+    /// Makes the changes of `filter` invoke the function. Replaces an earlier rule for the same function and filter.
+    pub fn set(&mut self, function: &str, arn: &str, filter: &TriggerFilter) {
+        let id = own_id(function, filter);
         self.remove(&id);
-        let filter = NotificationFilter {
-            key: KeyFilter { rules: vec![FilterRule { name: "prefix".to_owned(), value: prefix.to_owned() }] },
-        };
+        let values = [("prefix", &filter.prefix), ("suffix", &filter.suffix)];
+        let values = values.into_iter().filter(|(_, value)| !value.is_empty());
+        let rules: Vec<FilterRule> =
+            values.map(|(name, value)| FilterRule { name: name.to_owned(), value: value.clone() }).collect();
         self.rules.push(NotificationRule {
             id,
             function: arn.to_owned(),
-            events: vec!["s3:ObjectCreated:*".to_owned()],
-            filter: (!prefix.is_empty()).then_some(filter),
+            events: filter.events.clone(),
+            filter: (!rules.is_empty()).then_some(NotificationFilter { key: KeyFilter { rules } }),
         });
     }
 
@@ -191,7 +230,7 @@ mod tests {
         let rules = || quick_xml::de::from_str::<BucketNotifications>(text).unwrap();
         let check = |prefixes: &[&str]| {
             let mut rules = rules();
-            prefixes.iter().for_each(|prefix| rules.set("new", "", prefix));
+            prefixes.iter().for_each(|prefix| rules.set("new", "", &TriggerFilter::created(prefix)));
             rules.checked()
         };
         assert_eq!(check(&["out/", "other/"]), Ok(()));
@@ -204,18 +243,40 @@ mod tests {
     fn a_functions_triggers_are_found_by_the_arn_that_names_it_and_removed_by_their_ids() {
         let arn = "arn:aws:lambda:us-east-1:000000000000:function:resize";
         let mut rules = BucketNotifications::default();
-        rules.set("resize", arn, "in/");
-        rules.set("resizer", "arn:aws:lambda:us-east-1:000000000000:function:resizer", "other/");
+        rules.set("resize", arn, &TriggerFilter::created("in/"));
+        let other = "arn:aws:lambda:us-east-1:000000000000:function:resizer";
+        rules.set("resizer", other, &TriggerFilter::created("other/"));
         let mut by_hand = rules.rules[0].clone();
         by_hand.id = "by hand".to_owned();
         by_hand.function = format!("{arn}:$LATEST");
         by_hand.filter = None;
         rules.rules.push(by_hand);
-        let own = FunctionTrigger { id: "resize:in/".to_owned(), prefix: "in/".to_owned(), is_own: true };
-        let foreign = FunctionTrigger { id: "by hand".to_owned(), prefix: String::new(), is_own: false };
+        let own = FunctionTrigger { id: "resize:in/".to_owned(), filter: TriggerFilter::created("in/"), is_own: true };
+        let foreign = FunctionTrigger { id: "by hand".to_owned(), filter: TriggerFilter::created(""), is_own: false };
         assert_eq!(rules.triggers("resize"), [own, foreign.clone()]);
         rules.remove("resize:in/");
         assert_eq!(rules.triggers("resize"), [foreign]);
         assert_eq!(rules.triggers("resizer").len(), 1);
+    }
+    #[test]
+    fn a_trigger_with_a_suffix_or_other_events_is_its_own_rule_and_stays_so_through_xml() {
+        let arn = "arn:aws:lambda:us-east-1:000000000000:function:resize";
+        let gone = vec!["s3:ObjectRemoved:*".to_owned()];
+        let filters = [
+            TriggerFilter { suffix: ".png".to_owned(), ..TriggerFilter::created("in/") },
+            TriggerFilter { suffix: ".jpg".to_owned(), ..TriggerFilter::created("in/") },
+            TriggerFilter { events: gone, ..TriggerFilter::created("in/") },
+        ];
+        let mut rules = BucketNotifications::default();
+        for _again in 0..2 {
+            filters.iter().for_each(|filter| rules.set("resize", arn, filter));
+        }
+        assert!(rules.checked().is_ok());
+        let document = quick_xml::se::to_string_with_root("NotificationConfiguration", &rules).unwrap();
+        let read: BucketNotifications = quick_xml::de::from_str(&document).unwrap();
+        let triggers = read.triggers("resize");
+        assert!(triggers.iter().all(|trigger| trigger.is_own), "{triggers:?}");
+        let words: Vec<String> = triggers.iter().map(|trigger| trigger.filter.to_string()).collect();
+        assert_eq!(words, ["in/*.png", "in/*.jpg", "in/ (s3:ObjectRemoved:*)"]);
     }
 }

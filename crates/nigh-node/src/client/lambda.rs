@@ -1,5 +1,7 @@
 //! The Lambda door's client: deploy, describe, invoke.
 
+mod attached;
+
 use std::collections::BTreeMap;
 
 use async_recursion::async_recursion as boxed;
@@ -15,6 +17,8 @@ use super::ClientError;
 use super::http_call::{Target, full};
 use super::signer::{PayloadHash, Signer};
 use crate::credentials::Credentials;
+
+pub use self::attached::NewLayer;
 
 const FUNCTIONS: &str = "/2015-03-31/functions";
 /// Lambda requires a role; Nigh stores it and never uses it.

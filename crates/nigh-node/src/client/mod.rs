@@ -18,11 +18,11 @@ use thiserror::Error;
 
 pub use admin::{AdminClient, Lines, Pieces};
 pub use fetch::fetch;
-pub use lambda::{CodeUpload, DescribedFunction, FunctionChange, InvokeReply, LambdaClient};
+pub use lambda::{CodeUpload, DescribedFunction, FunctionChange, InvokeReply, LambdaClient, NewLayer};
 pub use nigh_functions::function_network::{NETWORK_VARIABLE, NONE, OUTBOUND};
 pub use nigh_functions::schedule::{ScheduleName, ScheduleTimes, Timetable};
 pub use nigh_schedule::activation::idempotence::IDEMPOTENT_VARIABLE;
-pub use s3::{BucketEntry, BucketNotifications, FunctionTrigger, ObjectEntry, ObjectPage, S3Client};
+pub use s3::{BucketEntry, BucketNotifications, FunctionTrigger, ObjectEntry, ObjectPage, S3Client, TriggerFilter};
 pub use scheduler::SchedulerClient;
 pub use states::StatesClient;
 

@@ -1,5 +1,6 @@
 //! The S3 door's client: buckets and objects; bytes stream in bounded memory.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use async_recursion::async_recursion as boxed;
@@ -19,7 +20,7 @@ use super::http_call::{Payload, Target, full};
 use super::signer::{PayloadHash, Signer};
 use crate::credentials::Credentials;
 
-pub use super::documents::{BucketEntry, BucketNotifications, FunctionTrigger, ObjectEntry, ObjectPage};
+pub use super::documents::{BucketEntry, BucketNotifications, FunctionTrigger, ObjectEntry, ObjectPage, TriggerFilter};
 
 /// The characters that SigV4 leaves unencoded.
 const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -76,6 +77,22 @@ impl S3Client {
     #[boxed]
     pub async fn notifications(&self, bucket: &BucketName) -> Result<BucketNotifications, ClientError> {
         self.document(Method::GET, &path(bucket, None), "notification").await
+    }
+
+    /// The rules by which the buckets of the namespace invoke functions.
+    #[boxed]
+    pub async fn all_notifications(&self) -> Result<BTreeMap<BucketName, BucketNotifications>, ClientError> {
+        let mut all = BTreeMap::new();
+        for listed in self.list_buckets().await? {
+            let Ok(bucket) = BucketName::new(&listed.name) else { continue };
+            match self.notifications(&bucket).await {
+                Ok(rules) => drop(all.insert(bucket, rules)),
+                // It was removed since it was listed.
+                Err(error) if error.is_not_found() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(all)
     }
 
     /// Replaces the rules by which `bucket` invokes functions.

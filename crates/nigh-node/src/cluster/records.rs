@@ -2,6 +2,8 @@
 //! the other members for theirs, so that the admin API of any node answers for the whole cluster. It names the members that
 //! do not answer.
 
+mod followed;
+
 use std::cmp::Reverse;
 use std::time::Duration;
 
@@ -9,14 +11,16 @@ use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
 use futures::future::join_all;
 use nigh_engine::{PresentMember, RegistryError};
-use nigh_invoke::activation_log::{ActivationLog, ActivationQuery};
+use nigh_invoke::activation_log::{ActivationLog, ActivationQuery, AddedRecords};
 use nigh_rpc::{Body, Method, Peers, Refusal, Reply};
 use nigh_schedule::activation::Activation;
-use nigh_terms::{FunctionName, InvocationId, Namespace};
+use nigh_terms::{FunctionName, InvocationId, InvocationIdPrefix, Namespace, Timestamp};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use super::{ClusterEngine, peer_address};
+
+pub(crate) use self::followed::{FollowedMembers, FollowedRound};
 
 /// The method that asks a member for records. The head is a `RecordsRequest`; the answer's head is a `RecordsReply`, its
 /// body the records as JSON, one after the other, newest first.
@@ -41,16 +45,25 @@ pub(crate) enum RecordsRequest {
         errors_only: bool,
         /// Only records of older invocations than this one.
         before: Option<InvocationId>,
+        /// Only records of invocations whose ids begin so. Members of earlier builds leave this and `since` unheeded.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        prefix: Option<InvocationIdPrefix>,
+        /// Only records of invocations that ended then or later.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        since: Option<Timestamp>,
         limit: usize,
     },
     /// The record of one invocation; for an event, that of its last attempt on the asked member.
     Of(InvocationId),
+    /// The records that were added from a position on, oldest first (`followed`). Without a position none: the answer
+    /// says where the next question begins.
+    Added { position: Option<u64>, namespace: Option<Namespace>, function: Option<FunctionName>, errors_only: bool },
 }
 
 impl RecordsRequest {
     pub(crate) fn newest(query: &ActivationQuery, limit: usize) -> Self {
-        let ActivationQuery { namespace, function, errors_only, before } = query.clone();
-        Self::Newest { namespace, function, errors_only, before, limit }
+        let ActivationQuery { namespace, function, errors_only, before, prefix, since } = query.clone();
+        Self::Newest { namespace, function, errors_only, before, prefix, since, limit }
     }
 }
 
@@ -58,6 +71,12 @@ impl RecordsRequest {
 struct RecordsReply {
     /// True if older records match and are left out, because the answer would be too long.
     is_cut: bool,
+    /// Of `Added`: where the next question begins.
+    #[serde(default)]
+    position: u64,
+    /// Of `Added`: how many records before these are not remembered any more.
+    #[serde(default)]
+    missed: u64,
 }
 
 /// The records of one node, newest first.
@@ -66,6 +85,16 @@ pub(crate) struct RecordList {
     pub(crate) records: Vec<Activation>,
     /// True if older records match and are left out.
     pub(crate) is_cut: bool,
+}
+
+/// What a member answers.
+#[derive(Debug, PartialEq)]
+pub(super) struct RecordsAnswer {
+    pub(super) list: RecordList,
+    /// Of `RecordsRequest::Added`: where the next question begins.
+    pub(super) position: u64,
+    /// Of `RecordsRequest::Added`: how many records before these are not remembered any more.
+    pub(super) missed: u64,
 }
 
 /// The answers of several members.
@@ -94,40 +123,78 @@ pub(crate) fn merge(lists: Vec<RecordList>, limit: usize) -> Vec<Activation> {
 pub(super) async fn answer(log: &ActivationLog, head: Bytes) -> Result<Reply, Refusal> {
     let unread = |error: RegistryError| Refusal::failed(error.to_string());
     let request = serde_json::from_slice(&head).map_err(|error| Refusal::failed(error.to_string()))?;
-    let records = match request {
-        RecordsRequest::Newest { namespace, function, errors_only, before, limit } => {
-            let query = ActivationQuery { namespace, function, errors_only, before };
-            log.list(query, limit.min(RECORDS_MAX)).await.map_err(unread)?
+    let unwritten = |error: serde_json::Error| Refusal::failed(error.to_string());
+    let (reply, body) = match request {
+        RecordsRequest::Newest { namespace, function, errors_only, before, prefix, since, limit } => {
+            let query = ActivationQuery { namespace, function, errors_only, before, prefix, since };
+            let records = log.list(query, limit.min(RECORDS_MAX)).await.map_err(unread)?;
+            encode(&records, ANSWER_BYTES).map_err(unwritten)?
         }
-        RecordsRequest::Of(id) => log.get(id).await.map_err(unread)?.into_iter().collect(),
+        RecordsRequest::Of(id) => {
+            let record = log.get(id).await.map_err(unread)?;
+            encode(record.as_slice(), ANSWER_BYTES).map_err(unwritten)?
+        }
+        RecordsRequest::Added { position: None, .. } => {
+            (RecordsReply { is_cut: false, position: log.position(), missed: 0 }, Vec::new())
+        }
+        RecordsRequest::Added { position: Some(position), namespace, function, errors_only } => {
+            let query = ActivationQuery { namespace, function, errors_only, ..ActivationQuery::default() };
+            let added = log.added_from(position, &query, RECORDS_MAX).await.map_err(unread)?;
+            encode_added(added, ANSWER_BYTES).map_err(unwritten)?
+        }
     };
-    let (head, body) = encode(&records, ANSWER_BYTES).map_err(|error| Refusal::failed(error.to_string()))?;
+    let head = serde_json::to_vec(&reply).map_err(unwritten)?;
     Ok(Reply { head: head.into(), body: Body::from(Bytes::from(body)) })
 }
 
-/// The head and the body of an answer.
-fn encode(records: &[Activation], bytes: usize) -> Result<(Vec<u8>, Vec<u8>), serde_json::Error> {
-    let (mut body, mut is_cut) = (Vec::new(), false);
+/// The records one after the other, until they would be longer than `bytes`; the first always. How many they are.
+fn concatenate<'a>(
+    records: impl IntoIterator<Item = &'a Activation>,
+    bytes: usize,
+) -> Result<(Vec<u8>, usize), serde_json::Error> {
+    let (mut body, mut count) = (Vec::new(), 0);
     for record in records {
         let record = serde_json::to_vec(record)?;
         if !body.is_empty() && body.len() + record.len() > bytes {
-            is_cut = true;
             break;
         }
         body.extend(record);
+        count += 1;
     }
-    Ok((serde_json::to_vec(&RecordsReply { is_cut })?, body))
+    Ok((body, count))
 }
 
-fn decode(head: &[u8], body: &[u8]) -> Result<RecordList, serde_json::Error> {
-    let RecordsReply { is_cut } = serde_json::from_slice(head)?;
+/// The head and the body of an answer.
+fn encode(records: &[Activation], bytes: usize) -> Result<(RecordsReply, Vec<u8>), serde_json::Error> {
+    let (body, count) = concatenate(records, bytes)?;
+    Ok((RecordsReply { is_cut: count < records.len(), position: 0, missed: 0 }, body))
+}
+
+/// The head and the body of an answer to `Added`. If not all records have room, the next question begins after the last
+/// that has.
+fn encode_added(added: AddedRecords, bytes: usize) -> Result<(RecordsReply, Vec<u8>), serde_json::Error> {
+    let AddedRecords { records, position, missed } = added;
+    let (body, count) = concatenate(records.iter().map(|(_, record)| record), bytes)?;
+    let is_cut = count < records.len();
+    let after_last = records.get(count.saturating_sub(1)).map(|(after, _)| *after);
+    let position = after_last.filter(|_| is_cut).unwrap_or(position);
+    Ok((RecordsReply { is_cut, position, missed }, body))
+}
+
+fn decode(head: &[u8], body: &[u8]) -> Result<RecordsAnswer, serde_json::Error> {
+    let RecordsReply { is_cut, position, missed } = serde_json::from_slice(head)?;
     let records =
         serde_json::Deserializer::from_slice(body).into_iter::<Activation>().collect::<Result<Vec<_>, _>>()?;
-    Ok(RecordList { records, is_cut })
+    Ok(RecordsAnswer { list: RecordList { records, is_cut }, position, missed })
 }
 
-async fn ask(peers: &Peers, member: &PresentMember, head: &[u8]) -> Result<RecordList, String> {
-    let by = Instant::now() + ANSWER_WITHIN;
+/// Asks `member` and waits for its answer until `by`.
+pub(super) async fn ask(
+    peers: &Peers,
+    member: &PresentMember,
+    head: &[u8],
+    by: Instant,
+) -> Result<RecordsAnswer, String> {
     let answer = peers.call(&peer_address(member), &RECORDS, head, Bytes::new(), by).await;
     let answer = answer.map_err(|error| error.to_string())?;
     let body = answer.body.collect(ANSWER_MAX_BYTES).await.map_err(|error| error.to_string())?;
@@ -145,10 +212,11 @@ async fn ask_all(peers: &Peers, members: &[PresentMember], request: &RecordsRequ
             return answers;
         }
     };
-    let asked = members.iter().map(|member| Box::pin(ask(peers, member, &head)));
+    let by = Instant::now() + ANSWER_WITHIN;
+    let asked = members.iter().map(|member| Box::pin(ask(peers, member, &head, by)));
     for (member, answered) in members.iter().zip(join_all(asked).await) {
         match answered {
-            Ok(list) => answers.lists.push(list),
+            Ok(answer) => answers.lists.push(answer.list),
             Err(reason) => {
                 tracing::warn!(node = %member.node, reason, "a member did not answer with its activation records");
                 answers.unanswered.push(member.node.0.clone());
@@ -168,12 +236,14 @@ impl ClusterEngine {
     /// The records of all other living members.
     #[boxed]
     pub(crate) async fn records_of_others(&self, request: &RecordsRequest) -> MembersAnswers {
-        let others: Vec<PresentMember> = {
-            let present = self.membership.present();
-            let present = present.borrow();
-            present.iter().filter(|member| member.presence.number != self.number()).cloned().collect()
-        };
-        ask_all(&self.peers, &others, request).await
+        ask_all(&self.peers, &self.other_members(), request).await
+    }
+
+    /// All other living members.
+    pub(super) fn other_members(&self) -> Vec<PresentMember> {
+        let present = self.membership.present();
+        let present = present.borrow();
+        present.iter().filter(|member| member.presence.number != self.number()).cloned().collect()
     }
 }
 
@@ -263,8 +333,26 @@ mod tests {
         let all: Vec<Activation> = (0..3).map(|_| activation("one", "f", Outcome::Answered)).collect();
         for (bytes, count) in [(1, 1), (ANSWER_BYTES, 3)] {
             let (head, body) = encode(&all, bytes).unwrap();
-            let list = decode(&head, &body).unwrap();
+            let list = decode(&serde_json::to_vec(&head).unwrap(), &body).unwrap().list;
             assert_eq!((list.records.as_slice(), list.is_cut), (&all[..count], count < all.len()));
+            let added = AddedRecords {
+                records: all.iter().enumerate().map(|(at, one)| (10 + at as u64, one.clone())).collect(),
+                position: 20,
+                missed: 7,
+            };
+            let (head, body) = encode_added(added, bytes).unwrap();
+            let answer = decode(&serde_json::to_vec(&head).unwrap(), &body).unwrap();
+            let next = if count < all.len() { 10 } else { 20 };
+            assert_eq!((answer.list.records.as_slice(), answer.position, answer.missed), (&all[..count], next, 7));
         }
+    }
+
+    #[test]
+    fn a_request_of_an_earlier_build_is_understood() {
+        let earlier = r#"{"newest":{"namespace":"one","function":null,"errors_only":true,"before":null,"limit":5}}"#;
+        let namespace = Some(Namespace::new("one").unwrap());
+        let query = ActivationQuery { namespace, errors_only: true, ..ActivationQuery::default() };
+        assert_eq!(serde_json::from_str::<RecordsRequest>(earlier).unwrap(), RecordsRequest::newest(&query, 5));
+        assert_eq!(serde_json::to_string(&RecordsRequest::newest(&query, 5)).unwrap(), earlier);
     }
 }

@@ -54,13 +54,14 @@ pub struct ClusterSettings {
     pub tls_certificate: Option<PathBuf>,
     /// The file of the key of `tls_certificate`.
     pub tls_key: Option<PathBuf>,
-    /// The number of servers that store each stream.
+    /// The number of servers that store each stream: 1, 3 or 5.
     pub replicas: usize,
     /// The number of shards of the key space. The cluster's first node fixes it for good.
     pub shards: u16,
     /// The coherence protocol. The cluster's first node fixes it for good. All but Nigh's own are for experiments.
     pub coherence: CoherenceProtocol,
-    /// The most bytes of a shard's journal on the servers. The first start fixes it for good.
+    /// The most bytes of a shard's journal on the servers, at least four times `cache.object_max`. The first start fixes it
+    /// for good.
     pub journal_max: ByteSize,
     /// How long a request waits for the servers' answer, retries included.
     pub answer: Span,
@@ -72,7 +73,7 @@ pub struct ClusterSettings {
     pub certificates: Option<PathBuf>,
     /// Call other nodes without TLS, so that nobody's identity is checked.
     pub plain: bool,
-    /// The roles of this node.
+    /// The roles of this node: `run`, `memory`, `controller`; some member needs `controller`.
     pub roles: Roles,
 }
 

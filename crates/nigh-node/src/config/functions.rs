@@ -27,13 +27,16 @@ pub struct FunctionSettings {
     pub queue: Span,
     /// The most invocations that wait.
     pub queue_max: usize,
-    /// The interpreter of `python3.x` functions, whose packages must include `awslambdaric`: a program, or `auto`.
+    /// The interpreters of `python3.x` functions: programs separated by `:`, or `auto`, of each version one that is
+    /// found in the virtual environment in use, `.venv` here, `~/.local/share/nigh/python`, beside `nigh`, `PATH`, uv
+    /// and pyenv. The first with `awslambdaric` and boto3 is the default; Nigh lends `awslambdaric` to the others.
     pub python: PythonChoice,
-    /// The Node.js of OpenWhisk's `nodejs` actions.
+    /// The Node.js of functions: programs separated by `:`. `node` alone means of each version one that is found in
+    /// `PATH` and by nvm, fnm, Volta, mise and n.
     pub node: PathBuf,
     /// Further folders that functions may read, at the same path; separated by `:` in a variable.
     pub runtime_folders: Folders,
-    /// The sandbox engine: `auto` means runc if it works.
+    /// The sandbox engine: `runc`, `process`, or `auto`: runc if it works.
     pub engine: EngineChoice,
     /// The program runc; if absent, the one in `PATH`.
     pub runc: Option<PathBuf>,

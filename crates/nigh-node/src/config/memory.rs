@@ -58,7 +58,7 @@ pub struct MemorySettings {
     pub slack_max: ByteSize,
     /// Whether the kernel limits a sandbox to its grant on cgroup v1, where a system call may fail at the limit.
     pub park: Switch,
-    /// What is done with the memory of idle sandboxes.
+    /// What is done with the memory of idle sandboxes: `keep`, or `reclaim`: the kernel takes it.
     pub idle: IdleMemory,
     /// Whether models set grants.
     pub sizing: Sizing,

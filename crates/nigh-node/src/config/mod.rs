@@ -15,6 +15,8 @@ mod llc;
 mod memory;
 mod places;
 mod python;
+#[cfg(test)]
+mod reference;
 mod shown;
 mod span;
 mod store;

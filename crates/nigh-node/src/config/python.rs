@@ -1,4 +1,4 @@
-//! The setting `functions.python`: a program, or `auto`.
+//! The setting `functions.python`: programs, or `auto`.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,13 +8,13 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// The word for a Python that Nigh finds itself.
 const AUTO: &str = "auto";
 
-/// The interpreter of Python functions.
+/// The interpreters of Python functions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum PythonChoice {
-    /// The first of this machine's Pythons that has AWS's runtime client (`python::candidates`).
+    /// Of each version one of this machine's Pythons (`python::candidates`).
     #[default]
     Auto,
-    /// This program.
+    /// This program, or several separated like `PATH`.
     Program(PathBuf),
 }
 

@@ -23,7 +23,7 @@ const ABSENT: [(&str, &str); 10] = [
     ("store.region", "us-east-1 with s3, any with swift"),
 ];
 /// Numbers of bytes, shown as they are written: `64 MiB`.
-const SIZES: [&str; 16] = [
+const SIZES: [&str; 17] = [
     "activations.bytes_max",
     "activations.namespace_bytes",
     "cache.bytes",
@@ -32,6 +32,7 @@ const SIZES: [&str; 16] = [
     "cluster.journal_max",
     "events.queue_bytes",
     "functions.memory",
+    "functions.prewarm_memory",
     "memory.features_memory",
     "memory.slack",
     "memory.slack_max",

@@ -2,7 +2,6 @@
 
 use nigh_data::large_folios_are_offered;
 use nigh_invoke::node_memory::NodeMemory;
-use nigh_sandbox::runtime_command::PythonRuntime;
 use nigh_sandbox::sandbox::SandboxEngine;
 use nigh_schedule::prewarm::PrewarmSettings;
 use nigh_terms::ByteSize;
@@ -10,6 +9,7 @@ use nigh_terms::ByteSize;
 use super::memory_shares::MemoryShares;
 use crate::config::{Network, PrewarmMode, Settings, Switch};
 use crate::outside_door::OutsideSecrets;
+use crate::python::FoundPythons;
 use crate::status::Level;
 
 /// The level of isolation.
@@ -39,13 +39,13 @@ pub(super) fn network(settings: &Settings, engine: &dyn SandboxEngine) -> Option
     Some(Level { name: NETWORK.to_owned(), on, detail })
 }
 
-/// Which Python functions get, or why none.
-pub(super) fn python(python: &Result<PythonRuntime, String>) -> Level {
-    let detail = match python {
-        Ok(found) => format!("python3.{} at {}", found.minor, found.interpreter.display()),
+/// Which Pythons functions get, the default first, or why none.
+pub(super) fn python(pythons: &Result<FoundPythons, String>) -> Level {
+    let detail = match pythons {
+        Ok(found) => found.all().map(ToString::to_string).collect::<Vec<_>>().join("; "),
         Err(why) => why.clone(),
     };
-    Level { name: "python".to_owned(), on: python.is_ok(), detail }
+    Level { name: "python".to_owned(), on: pythons.is_ok(), detail }
 }
 
 /// Whether sandboxes are pre-warmed, and how. Python is the only runtime that is.

@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use nigh_engine::RecordLog;
+use nigh_functions::function_store::FunctionStore;
 use nigh_invoke::activation_log::ActivationLog;
 use nigh_invoke::event_invoker::EventInvoker;
 use nigh_objects::ObjectMemory;
@@ -184,6 +185,10 @@ impl admin::AdminSource for RunningNode {
 
     fn events(&self) -> &EventInvoker {
         &self.events
+    }
+
+    fn functions(&self) -> &FunctionStore {
+        &self.parts.functions
     }
 
     fn backup(&self) -> (&BackupSource, Timestamp) {

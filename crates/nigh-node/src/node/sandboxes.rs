@@ -5,7 +5,7 @@ use std::sync::Arc;
 use nigh_functions::function_network::NetworkPermission;
 use nigh_functions::runtime_catalog::RuntimeCatalog;
 use nigh_sandbox::cgroup::cpuset::Cpusets;
-use nigh_sandbox::runtime_command::{PythonRuntime, RuntimeSettings};
+use nigh_sandbox::runtime_command::RuntimeSettings;
 use nigh_sandbox::sandbox::local::{EngineSettings, LocalEngine};
 use nigh_sandbox::sandbox::{OutboundSettings, SandboxEngine};
 
@@ -15,7 +15,8 @@ use crate::action_runtimes::{self, ActionRuntimes};
 use crate::cluster::ClusterEngine;
 use crate::config::{LlcBind, Network, Settings, Switch};
 use crate::http_adapter;
-use crate::python;
+use crate::python::{self, FoundPythons};
+use crate::python_client;
 use crate::python_library;
 use crate::status::Level;
 
@@ -31,8 +32,8 @@ pub(super) struct Sandboxes {
     pub(super) engine: Arc<LocalEngine>,
     /// Which functions may have an outbound network.
     pub(super) network: NetworkPermission,
-    /// The interpreter; the error is why there is none.
-    python: Result<PythonRuntime, String>,
+    /// The interpreters; the error is why there is none.
+    pythons: Result<FoundPythons, String>,
 }
 
 impl Sandboxes {
@@ -50,14 +51,14 @@ impl Sandboxes {
         }
         levels.push(levels::isolation(&*engine));
         levels.extend(foundation.cluster.as_ref().map(ClusterEngine::level));
-        let python = python::find(&settings.functions.python, &settings.functions.runtime_folders.0).await;
-        let python = python.map_err(|error| error.to_string());
-        levels.push(levels::python(&python));
-        levels.push(levels::prewarming(settings, &*engine, python.is_ok()));
+        let pythons = python::find_all(&settings.functions.python, &settings.functions.runtime_folders.0).await;
+        let pythons = pythons.map_err(|error| error.to_string());
+        levels.push(levels::python(&pythons));
+        levels.push(levels::prewarming(settings, &*engine, pythons.is_ok()));
         levels.push(levels::fast_path(settings));
         levels.extend(levels::network(settings, &*engine));
         let network = network_permission(settings, &*engine);
-        Ok(Self { engine, network, python })
+        Ok(Self { engine, network, pythons })
     }
 
     /// Writes the runtimes' programs into the state folder. Returns the runtimes that functions can name, and how to
@@ -68,9 +69,16 @@ impl Sandboxes {
         levels: &mut Vec<Level>,
     ) -> (RuntimeCatalog, RuntimeSettings) {
         let (settings, folder) = (&foundation.settings, foundation.paths.functions());
-        let pythons: Vec<PythonRuntime> = self.python.iter().cloned().collect();
+        let pythons = match &self.pythons {
+            Ok(found) => {
+                let (pythons, trouble) = python_client::lend(&folder.join("runtime-python-client"), found).await;
+                levels.extend(trouble);
+                pythons
+            }
+            Err(_) => Vec::new(),
+        };
         let mut catalog = RuntimeCatalog::new(pythons.iter().map(|python| python.minor));
-        if let Err(why) = &self.python {
+        if let Err(why) = &self.pythons {
             catalog = catalog.without_python_because(why.clone());
         }
         let (level, http_adapter) = http_adapter::install(&folder.join("runtime-http"));
@@ -82,9 +90,10 @@ impl Sandboxes {
             action_runtimes::open(&folder.join("runtime-actions"), &settings.functions.node).await;
         levels.push(level);
         let catalog = catalog.with_nodes(nodes.iter().map(|node| node.major));
-        let python_library = match pythons.first() {
-            Some(python) if settings.s3.fast_path == Switch::On && settings.functions.fast_path == Switch::On => {
-                let (level, library) = python_library::install(&folder.join("runtime-python"), python).await;
+        let has_fast_path = settings.s3.fast_path == Switch::On && settings.functions.fast_path == Switch::On;
+        let python_library = match pythons.split_first() {
+            Some((python, others)) if has_fast_path => {
+                let (level, library) = python_library::install(&folder.join("runtime-python"), python, others).await;
                 levels.push(level);
                 library
             }

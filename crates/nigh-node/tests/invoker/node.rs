@@ -11,7 +11,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::StreamExt;
 use nigh_data::{
-    Attributes, DataCall, GetReply, GetRequest, ObjectObserver, PutRequest, ServeOutcome, Tags, WriteConditions,
+    Attributes, DataCall, DataOperation, GetReply, GetRequest, ObjectObserver, PutRequest, ServeOutcome, Tags,
+    WriteConditions,
 };
 use nigh_engine::{AccessKeys, RecordLog, Retention, StateFile};
 use nigh_functions::function::{Function, FunctionSource, Runtime};
@@ -95,10 +96,16 @@ impl LineDoor {
                 }
                 let (bucket, key) = (BucketName::new("bucket").unwrap(), ObjectKey::new(word.trim()).unwrap());
                 let (observers, clock) = (Arc::clone(&self.observers), Arc::clone(&self.clock));
-                let mut call = DataCall::begin(observers, clock, principal, bucket, Some(key));
-                let takes = if word.trim() == "slow write" { 500 } else { 5 };
+                let writes = word.trim().ends_with("write");
+                let operation = if writes { DataOperation::Write } else { DataOperation::Read };
+                let mut call = DataCall::begin(observers, clock, principal, operation, bucket, Some(key));
+                let takes = match word.trim() {
+                    "slow write" => 500,
+                    "stuck read" => 1500,
+                    _ => 5,
+                };
                 tokio::time::sleep(Duration::from_millis(takes)).await;
-                let served = if word.trim().ends_with("write") { ServeOutcome::Write } else { ServeOutcome::Hit };
+                let served = if writes { ServeOutcome::Write } else { ServeOutcome::Hit };
                 call.succeeded(served, None, Token::empty());
                 call.served(3);
                 format!("{invocation}\n")

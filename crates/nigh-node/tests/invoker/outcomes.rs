@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use nigh_data::DataOperation;
 use nigh_invoke::invocation::InvokeError;
 use nigh_sandbox::log_capture::TAIL_BYTES;
-use nigh_schedule::activation::Outcome as Recorded;
+use nigh_schedule::activation::{ExceededLimit, Outcome as Recorded};
 use nigh_terms::ByteSize;
 use serde_json::json;
 
@@ -133,6 +134,19 @@ async fn an_invocation_over_its_time_ends_with_its_sandbox() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_record_names_the_data_call_that_a_handler_waited_for_when_its_time_was_up() {
+    let node = Node::start(settings()).await;
+    node.deploy("f", |function| function.timeout = Duration::from_secs(1));
+    let outcome = node.invoke("f", json!({"do": "data", "words": ["first", "stuck read"]})).await;
+    assert_eq!(outcome.error_type(), "Sandbox.Timedout");
+    let record = node.record(outcome.id).await;
+    let calls: Vec<_> = record.data_calls.iter().map(|call| (call.key.as_deref(), call.under_way)).collect();
+    assert_eq!(calls, [(Some("first"), None), (Some("stuck read"), Some(DataOperation::Read))]);
+    assert_eq!(record.exceeded, Some(ExceededLimit::Timeout { limit_us: 1_000_000 }));
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_process_that_goes_without_an_answer_is_told_with_how_it_went() {
     let node = Node::start(settings()).await;
     node.deploy("f", |_| {});
@@ -170,6 +184,8 @@ async fn what_fails_in_the_initialisation_is_told_to_the_caller() {
     }
     let said = node.invoke("says", json!({})).await;
     assert_eq!((said.error_type(), &said.payload["stackTrace"]), ("ImportError", &json!(["line 1"])));
+    assert!(!said.tail.contains("Traceback"), "it got no answer to its report: {}", said.tail);
+    assert_eq!(node.record(said.id).await.stack_trace, ["line 1"]);
     let exited = node.invoke("exits", json!({})).await;
     assert_eq!(exited.error_type(), "Runtime.ExitError");
     assert!(exited.tail.contains("cannot begin"), "{}", exited.tail);

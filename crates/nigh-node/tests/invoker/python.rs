@@ -32,7 +32,7 @@ pub(crate) fn python() -> Option<PythonRuntime> {
     let said = String::from_utf8(said.stdout).ok()?;
     let mut words = said.split_whitespace();
     let minor = words.next()?.parse().ok()?;
-    Some(PythonRuntime { minor, interpreter, folders: words.map(PathBuf::from).collect() })
+    Some(PythonRuntime { minor, interpreter, folders: words.map(PathBuf::from).collect(), client: None })
 }
 
 #[tokio::test(flavor = "multi_thread")]

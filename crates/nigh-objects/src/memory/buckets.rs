@@ -2,7 +2,7 @@
 
 use async_recursion::async_recursion as boxed;
 use nigh_data::listing::RollUp;
-use nigh_data::{BucketInfo, ListPage, ListRequest, ObjectError, ServeOutcome};
+use nigh_data::{BucketInfo, DataOperation, ListPage, ListRequest, ObjectError, ServeOutcome};
 use nigh_terms::{BucketName, Principal, Token};
 
 use super::ObjectMemory;
@@ -42,7 +42,7 @@ impl ObjectMemory {
     /// `BucketAlreadyOwnedByYou`, or the store's.
     #[boxed]
     pub async fn create_bucket(&self, who: &Principal, bucket: &BucketName) -> Result<(), ObjectError> {
-        let mut call = self.0.begin(who, bucket, None);
+        let mut call = self.0.begin(who, DataOperation::Write, bucket, None);
         self.0.back.create_bucket(&who.namespace, bucket).await?;
         call.succeeded(ServeOutcome::Metadata, None, Token::empty());
         Ok(())
@@ -54,7 +54,7 @@ impl ObjectMemory {
     /// `NoSuchBucket`, `BucketNotEmpty`, or the store's.
     #[boxed]
     pub async fn delete_bucket(&self, who: &Principal, bucket: &BucketName) -> Result<(), ObjectError> {
-        let mut call = self.0.begin(who, bucket, None);
+        let mut call = self.0.begin(who, DataOperation::Write, bucket, None);
         self.0.check_empty_elsewhere(&who.namespace, bucket).await?;
         self.0.back.delete_bucket(&who.namespace, bucket).await?;
         self.0.forget_notifications(&who.namespace, bucket).await;
@@ -72,7 +72,7 @@ impl ObjectMemory {
     /// `NoSuchBucket`, or the store's.
     #[boxed]
     pub async fn head_bucket(&self, who: &Principal, bucket: &BucketName) -> Result<BucketInfo, ObjectError> {
-        let mut call = self.0.begin(who, bucket, None);
+        let mut call = self.0.begin(who, DataOperation::Metadata, bucket, None);
         let info = self.0.back.head_bucket(&who.namespace, bucket).await?;
         call.succeeded(ServeOutcome::Metadata, None, Token::empty());
         Ok(info)
@@ -98,7 +98,7 @@ impl ObjectMemory {
         bucket: &BucketName,
         request: ListRequest,
     ) -> Result<ListPage, ObjectError> {
-        let mut call = self.0.begin(who, bucket, None);
+        let mut call = self.0.begin(who, DataOperation::Metadata, bucket, None);
         let prefix = request.prefix.clone();
         for _ in 0..READ_RETRIES_MAX {
             let (mut roll_up, mut question) = RollUp::begin(request.clone());

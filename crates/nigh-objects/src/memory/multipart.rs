@@ -6,8 +6,8 @@ use async_recursion::async_recursion as boxed;
 use nigh_data::attributes::check_tags;
 use nigh_data::digest::{Digest, VerifiedDigest};
 use nigh_data::{
-    ByteStream, Checksum, ChecksumClaim, ClaimedValue, CompleteRequest, DataCall, MultipartRequest, ObjectError,
-    PartInfo, PutDone, RangeSpec, ReadConditions, ServeOutcome, UploadId, UploadInfo,
+    ByteStream, Checksum, ChecksumClaim, ClaimedValue, CompleteRequest, DataCall, DataOperation, MultipartRequest,
+    ObjectError, PartInfo, PutDone, RangeSpec, ReadConditions, ServeOutcome, UploadId, UploadInfo,
 };
 use nigh_protocol::Stamp;
 use nigh_terms::{BucketName, ByteSize, ObjectKey, Principal, Token};
@@ -214,7 +214,7 @@ impl ObjectMemory {
         key: &ObjectKey,
         request: MultipartRequest,
     ) -> Result<UploadId, ObjectError> {
-        let mut call = self.0.begin(who, bucket, Some(key));
+        let mut call = self.0.begin(who, DataOperation::Write, bucket, Some(key));
         let MultipartRequest { attributes, tags, checksum, checksum_type } = request;
         attributes.check()?;
         check_tags(&tags)?;
@@ -247,7 +247,7 @@ impl ObjectMemory {
         md5: Option<[u8; 16]>,
         checksum: Option<ChecksumClaim>,
     ) -> Result<PartInfo, ObjectError> {
-        let mut call = self.0.begin(who, bucket, Some(key));
+        let mut call = self.0.begin(who, DataOperation::Write, bucket, Some(key));
         check_number(number)?;
         let upload = self.0.uploads.find(upload, &object(who, bucket, key))?;
         let limit = PART_MAX_BYTES.min(self.0.limits.object.bytes());
@@ -279,7 +279,7 @@ impl ObjectMemory {
         range: Option<RangeSpec>,
         conditions: ReadConditions,
     ) -> Result<PartInfo, ObjectError> {
-        let call = self.0.begin(who, bucket, Some(key));
+        let call = self.0.begin(who, DataOperation::Write, bucket, Some(key));
         check_number(number)?;
         let upload = self.0.uploads.find(upload, &object(who, bucket, key))?;
         let read = self.0.read_source(who, &object(who, source.0, source.1), conditions, range).await?;
@@ -321,7 +321,7 @@ impl ObjectMemory {
         after: u32,
         limit: usize,
     ) -> Result<(Vec<PartInfo>, bool), ObjectError> {
-        let mut call = self.0.begin(who, bucket, Some(key));
+        let mut call = self.0.begin(who, DataOperation::Metadata, bucket, Some(key));
         let upload = self.0.uploads.find(upload, &object(who, bucket, key))?;
         call.succeeded(ServeOutcome::Metadata, None, Token::empty());
         Ok(upload.parts(after, limit))
@@ -338,7 +338,7 @@ impl ObjectMemory {
         bucket: &BucketName,
         prefix: &str,
     ) -> Result<Vec<UploadInfo>, ObjectError> {
-        let mut call = self.0.begin(who, bucket, None);
+        let mut call = self.0.begin(who, DataOperation::Metadata, bucket, None);
         self.0.find_bucket(who, bucket).await?;
         let uploads = self.0.uploads.list(&who.namespace, bucket, prefix);
         call.succeeded(ServeOutcome::Metadata, None, Token::empty());
@@ -388,7 +388,7 @@ impl ObjectMemory {
         key: &ObjectKey,
         upload: &UploadId,
     ) -> Result<(), ObjectError> {
-        let mut call = self.0.begin(who, bucket, Some(key));
+        let mut call = self.0.begin(who, DataOperation::Write, bucket, Some(key));
         let found = self.0.uploads.find(upload, &object(who, bucket, key))?;
         if !self.0.end_upload(found).await? {
             return Err(ObjectError::NoSuchUpload(upload.clone()));

@@ -7,7 +7,8 @@ use futures::StreamExt;
 use nigh_data::conditions::check_read;
 use nigh_data::range::resolve;
 use nigh_data::{
-    Body, ByteRange, ByteStream, GetReply, GetRequest, ObjectError, ObjectId, ObjectMeta, SegmentSlice, ServeOutcome,
+    Body, ByteRange, ByteStream, DataOperation, GetReply, GetRequest, ObjectError, ObjectId, ObjectMeta, SegmentSlice,
+    ServeOutcome,
 };
 use nigh_terms::{Admission, BucketName, ObjectKey, Principal, Token};
 
@@ -57,7 +58,7 @@ impl ObjectMemory {
         key: &ObjectKey,
         request: GetRequest,
     ) -> Result<GetReply, ObjectError> {
-        let mut call = self.0.begin(who, bucket, Some(key));
+        let mut call = self.0.begin(who, DataOperation::Read, bucket, Some(key));
         let read = self.0.read(who, &object(who, bucket, key), &request).await.inspect_err(|error| {
             if matches!(error, ObjectError::NotModified { .. }) {
                 call.succeeded(ServeOutcome::Metadata, None, Token::empty());
@@ -86,7 +87,7 @@ impl ObjectMemory {
         key: &ObjectKey,
         request: GetRequest,
     ) -> Result<Arc<ObjectMeta>, ObjectError> {
-        let mut call = self.0.begin(who, bucket, Some(key));
+        let mut call = self.0.begin(who, DataOperation::Metadata, bucket, Some(key));
         let meta = self.0.current(who, &object(who, bucket, key)).await?;
         let checked = check_read(&request.conditions, &meta).and_then(|()| resolve(request.range, &meta));
         if matches!(checked, Ok(_) | Err(ObjectError::NotModified { .. })) {

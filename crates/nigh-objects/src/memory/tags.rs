@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_recursion::async_recursion as boxed;
 use nigh_data::attributes::check_tags;
 use nigh_data::segment::Segment;
-use nigh_data::{ObjectError, ObjectId, ObjectMeta, ServeOutcome, Tags};
+use nigh_data::{DataOperation, ObjectError, ObjectId, ObjectMeta, ServeOutcome, Tags};
 use nigh_protocol::Stamp;
 use nigh_terms::{BucketName, ObjectKey, Principal, Token};
 
@@ -24,7 +24,7 @@ impl ObjectMemory {
     /// `NoSuchBucket`, `NoSuchKey`, or the store's.
     #[boxed]
     pub async fn get_tags(&self, who: &Principal, bucket: &BucketName, key: &ObjectKey) -> Result<Tags, ObjectError> {
-        let mut call = self.0.begin(who, bucket, Some(key));
+        let mut call = self.0.begin(who, DataOperation::Metadata, bucket, Some(key));
         let meta = self.0.current(who, &object(who, bucket, key)).await?;
         call.succeeded(ServeOutcome::Metadata, Some(meta.version), meta.token.clone());
         Ok(meta.tags.clone())

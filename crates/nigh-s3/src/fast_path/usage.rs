@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use http::StatusCode;
-use metrics::{Counter, Gauge, counter, describe_counter, describe_gauge, gauge};
+use metrics::{Counter, Gauge, counter, gauge};
 use nigh_terms::AccessKeyId;
 use parking_lot::Mutex;
 
@@ -73,13 +73,6 @@ pub(super) struct Meters {
 
 impl Meters {
     pub(super) fn new() -> Self {
-        describe_counter!("nigh_fast_path_answers_total", "Answers with an object's bytes, by the way they came");
-        describe_gauge!("nigh_fast_path_connections", "Connections to the fast path");
-        describe_gauge!("nigh_fast_path_held_bytes", "Bytes of segments handed out and not let go");
-        describe_gauge!(
-            "nigh_fast_path_holders_over",
-            "Sandboxes and keys that found no room to hold what they asked for last"
-        );
         let answers = |way| CountedMeter::new(counter!("nigh_fast_path_answers_total", "way" => way));
         Self {
             segments: answers("segment"),

@@ -1,11 +1,17 @@
 use nigh_terms::ByteSize;
 
 use super::*;
+use nigh_functions::action::Action;
 use nigh_functions::function::LayerUse;
 use nigh_functions::test_support::function;
 
 fn settings() -> RuntimeSettings {
-    let python = PythonRuntime { minor: 11, interpreter: "/venv/bin/python3".into(), folders: vec!["/venv".into()] };
+    let python = PythonRuntime {
+        minor: 11,
+        interpreter: "/venv/bin/python3".into(),
+        folders: vec!["/venv".into()],
+        client: None,
+    };
     RuntimeSettings {
         region: "us-east-1".to_owned(),
         pythons: vec![python],
@@ -85,6 +91,61 @@ fn the_package_is_shown_and_its_site_comes_first_whatever_path_a_function_has() 
     assert_eq!(stem.folders, [PathBuf::from("/venv"), PathBuf::from("/library")]);
     function.runtime = Runtime::Provided;
     assert_eq!(value(&command_with(&function, &settings).unwrap(), "PYTHONPATH"), Some(""));
+}
+
+#[test]
+fn a_python_without_the_vendors_client_has_it_last_in_the_path() {
+    let mut function = function("f");
+    function.runtime = Runtime::Python { minor: 12 };
+    let borrower = PythonRuntime {
+        minor: 12,
+        interpreter: "/usr/bin/python3.12".into(),
+        folders: Vec::new(),
+        client: Some("/client".into()),
+    };
+    let mut settings = settings();
+    settings.pythons.push(borrower);
+    let path_of = |function: &Function, settings: &RuntimeSettings| {
+        let command = command_with(function, settings).unwrap();
+        assert_eq!(command.folders.first(), Some(&PathBuf::from("/client")));
+        value(&command, "PYTHONPATH").unwrap().to_owned()
+    };
+    assert_eq!(path_of(&function, &settings), "/var/task:/client");
+    let stem = prewarm_command(&function.runtime, &settings, &[]).unwrap();
+    assert_eq!(stem.environment[&OsString::from("PYTHONPATH")], "/var/task:/client");
+    settings.python_library = Some("/library".into());
+    function.environment.insert("PYTHONPATH".to_owned(), String::new());
+    assert_eq!(path_of(&function, &settings), "/library/site:/client");
+}
+
+#[test]
+fn handlers_in_javascript_and_actions_have_programs_of_their_own() {
+    let node = NodeRuntime { major: 20, program: "/opt/node/bin/node".into(), folders: vec!["/opt/node".into()] };
+    let settings = RuntimeSettings { nodes: vec![node], launchers: Some("/launchers".into()), ..settings() };
+    let mut function = function("f");
+    function.runtime = Runtime::Node { major: 20 };
+    function.memory = ByteSize::mib(200);
+    let command = command_with(&function, &settings).unwrap();
+    let expected = ["/opt/node/bin/node", "--max-old-space-size=180", "/launchers/lambda.js", "app.handler"];
+    assert_eq!(command.command, expected);
+    assert_eq!(command.folders, [PathBuf::from("/opt/node"), PathBuf::from("/launchers")]);
+    assert_eq!(value(&command, "AWS_EXECUTION_ENV"), Some("AWS_Lambda_nodejs20.x"));
+    assert_eq!(value(&command, "NODE_PATH"), None);
+    let action = serde_json::json!({ "path": "f", "kind": "nodejs:20" });
+    function.action = Some(serde_json::from_value(action).unwrap());
+    assert_eq!(command_with(&function, &settings).unwrap().command[2], "/launchers/launcher.js");
+    function.runtime = Runtime::Node { major: 22 };
+    assert_eq!(command_with(&function, &settings).err(), Some(RuntimeCommandError::NoNode(22)));
+}
+
+#[test]
+fn a_wrapper_is_started_with_the_runtimes_command() {
+    let mut function = function("f");
+    function.environment.insert(WRAPPER.to_owned(), "/opt/wrapper".to_owned());
+    function.runtime = Runtime::Python { minor: 11 };
+    assert_eq!(command_of(&function).unwrap().command[..2], ["/opt/wrapper", "/venv/bin/python3"]);
+    function.runtime = Runtime::Provided;
+    assert_eq!(command_of(&function).unwrap().command, ["/var/task/bootstrap"]);
 }
 
 #[test]

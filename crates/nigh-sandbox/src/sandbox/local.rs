@@ -27,7 +27,7 @@ use super::supervise::{LocalSandbox, SupervisedSandbox};
 use super::{PrewarmedSandbox, PrewarmedSpec, SandboxEngine, SandboxError, SandboxSpec, StartedSandbox, process, runc};
 use crate::cgroup::cpuset::{Cpusets, SandboxCpus};
 
-/// The program of the sandboxes' init; it is beside Nigh's own program.
+/// The program of the sandboxes' init; it is installed with Nigh's own program.
 const INIT: &str = "nigh-sandbox";
 /// The default number of blank sandboxes kept ready. One is two sleeping processes of about a megabyte together.
 const DEFAULT_BLANKS: usize = 2;
@@ -240,11 +240,11 @@ fn started(made: LaunchedSandbox, spec: SandboxSpec) -> StartedSandbox {
     StartedSandbox { sandbox: Arc::new(LocalSandbox::supervise(running)), runtime, data, fast, steps }
 }
 
-/// The init beside the running program, or in the parent folder (where Cargo puts tests).
+/// The init that is installed with the running program.
 fn find_init() -> Result<PathBuf, SandboxError> {
     let this = std::env::current_exe()
         .map_err(|source| SandboxError::Io { what: "find the running program".to_owned(), source })?;
-    this.ancestors().skip(1).take(2).map(|folder| folder.join(INIT)).find(|init| init.is_file()).ok_or_else(|| {
+    nigh_terms::companion_programs(&this, INIT).find(|init| init.is_file()).ok_or_else(|| {
         SandboxError::Unsupported(format!(
             "the program {INIT} is missing; install it beside {}, or name it in the settings",
             this.display()

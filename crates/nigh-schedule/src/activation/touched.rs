@@ -64,6 +64,7 @@ mod tests {
             bytes,
             began_us: 0,
             took_us: 0,
+            under_way: None,
         };
         let calls = [call("miss", "a", 5), call("write", "b", 7), call("metadata", "c", 0), call("hit", "b", 9)];
         let touched = TouchedObject::of(&calls);

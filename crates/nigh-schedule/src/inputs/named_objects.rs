@@ -49,6 +49,7 @@ mod tests {
             bytes: 1,
             began_us: 0,
             took_us: 1,
+            under_way: None,
         };
         let calls = [call("miss", "in.png"), call("write", "out.png"), call("hit", "other")];
         let paths = input_paths(&PayloadWalk::of(payload.as_bytes()).objects, &calls);

@@ -202,6 +202,7 @@ mod tests {
             bytes: 1,
             began_us: 0,
             took_us: 1,
+            under_way: None,
         }
     }
 

@@ -289,6 +289,7 @@ impl MemorySizing {
         if let (SizingMode::Grants, Need::Learned(need)) = (self.mode, foreseen.need) {
             run.grant = Grant { memory: whole_steps(need).min(run.grant.booked), ..run.grant };
         }
+        run.predicted = foreseen.predicted();
         SizedRun { slot, name, version: version.into_owned(), features, foreseen, words }
     }
 

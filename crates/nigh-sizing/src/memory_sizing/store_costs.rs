@@ -98,7 +98,15 @@ mod tests {
     use nigh_schedule::activation::Phases;
 
     fn call(served: &str, bytes: u64, took_us: u64) -> DataCallRecord {
-        DataCallRecord { served: served.to_owned(), bucket: "b".to_owned(), key: None, bytes, began_us: 0, took_us }
+        DataCallRecord {
+            served: served.to_owned(),
+            bucket: "b".to_owned(),
+            key: None,
+            bytes,
+            began_us: 0,
+            took_us,
+            under_way: None,
+        }
     }
 
     fn costs() -> (StoreCosts, Namespace) {

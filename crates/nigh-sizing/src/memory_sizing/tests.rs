@@ -41,8 +41,13 @@ pub(super) fn activation() -> Activation {
         booked: BOOKED,
         granted: BOOKED,
         peak_memory: Some(ByteSize::mib(40)),
+        predicted_memory: None,
         memory: MemoryUse::default(),
         outcome: Outcome::Answered,
+        exceeded: None,
+        stack_trace: Vec::new(),
+        handlers: Vec::new(),
+        packages: Vec::new(),
         notes: Vec::new(),
         placement: String::new(),
         token: Token::empty(),
@@ -171,6 +176,7 @@ fn call(served: &str, size: u64) -> DataCallRecord {
         bytes: size,
         began_us: 0,
         took_us: 5000,
+        under_way: None,
     }
 }
 

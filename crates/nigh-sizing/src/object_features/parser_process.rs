@@ -89,11 +89,11 @@ pub struct ParserProcess {
 }
 
 impl ParserProgram {
-    /// The program beside the running one, or beside the folder that is in (where Cargo puts tests).
+    /// The program that is installed with the running one.
     #[must_use]
-    pub fn beside_this_one() -> Option<PathBuf> {
+    pub fn installed() -> Option<PathBuf> {
         let this = std::env::current_exe().ok()?;
-        this.ancestors().skip(1).take(2).map(|folder| folder.join(PROGRAM)).find(|program| program.is_file())
+        nigh_terms::companion_programs(&this, PROGRAM).find(|program| program.is_file())
     }
 
     fn command(&self, word: &str) -> Command {

@@ -5,15 +5,16 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use nigh_node::client::FunctionChange;
+use nigh_node::client::{FunctionChange, TriggerFilter};
 use nigh_terms::{BucketName, ByteSize};
+use serde::Serialize;
 
 use crate::schedules::FunctionSchedule;
 
 /// A function as somebody describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FunctionDescription {
-    /// `python3.11`, `provided.al2023`; `python` and `nodejs` mean the newest that the node has.
+    /// `python3.11`, `provided.al2023`; `python` is the node's default, `nodejs` its newest.
     pub(crate) runtime: Option<String>,
     /// `main.handle`.
     pub(crate) handler: Option<String>,
@@ -46,7 +47,8 @@ pub(crate) struct FunctionDescription {
 pub(crate) struct Reserve(pub(crate) Option<u64>);
 
 /// Who may call a function's URL.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum UrlAccess {
     /// There is no URL.
     None,
@@ -57,12 +59,13 @@ pub(crate) enum UrlAccess {
 }
 
 /// The objects that trigger a function.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub(crate) struct Trigger {
     /// The bucket.
     pub(crate) bucket: BucketName,
-    /// The beginning of the objects' keys.
-    pub(crate) prefix: String,
+    /// Which changes of which of its objects.
+    #[serde(flatten)]
+    pub(crate) filter: TriggerFilter,
 }
 
 /// How a function's triggers change.
@@ -88,7 +91,7 @@ pub(crate) enum TakenBack {
 
 impl fmt::Display for Trigger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.bucket, self.prefix)
+        write!(f, "{}/{}", self.bucket, self.filter)
     }
 }
 
@@ -100,7 +103,7 @@ impl Trigger {
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let (bucket, prefix) = text.split_once('/').unwrap_or((text, ""));
         let bucket = BucketName::new(bucket).map_err(|error| error.to_string())?;
-        Ok(Self { bucket, prefix: prefix.to_owned() })
+        Ok(Self { bucket, filter: TriggerFilter::created(prefix) })
     }
 }
 
@@ -228,8 +231,8 @@ mod tests {
 
     #[test]
     fn triggers_reserves_and_urls_are_read_as_they_are_written() {
-        assert_eq!(Trigger::parse("pictures/in/a").unwrap().prefix, "in/a");
-        assert_eq!(Trigger::parse("pictures").unwrap().prefix, "");
+        assert_eq!(Trigger::parse("pictures/in/a").unwrap().filter.prefix, "in/a");
+        assert_eq!(Trigger::parse("pictures").unwrap().filter.prefix, "");
         assert!(Trigger::parse("No").is_err() && Trigger::parse("/in").is_err());
         assert_eq!((Reserve::parse("none"), Reserve::parse("7")), (Ok(Reserve(None)), Ok(Reserve(Some(7)))));
         assert!(Reserve::parse("-1").is_err());

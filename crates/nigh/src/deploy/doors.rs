@@ -73,20 +73,8 @@ impl Doors {
             let rules = s3.notifications(bucket).await.map_err(|error| refused_trigger(name, bucket, error))?;
             found.insert(bucket.clone(), rules);
         }
-        if triggers.taken_back == TakenBack::Nothing {
-            return Ok(found);
-        }
-        for listed in s3.list_buckets().await? {
-            let Ok(bucket) = BucketName::new(&listed.name) else { continue };
-            if found.contains_key(&bucket) {
-                continue;
-            }
-            match s3.notifications(&bucket).await {
-                Ok(rules) => drop(found.insert(bucket, rules)),
-                // It was removed since it was listed.
-                Err(error) if error.is_not_found() => {}
-                Err(error) => return Err(error.into()),
-            }
+        if triggers.taken_back != TakenBack::Nothing {
+            found.extend(s3.all_notifications().await?);
         }
         Ok(found)
     }

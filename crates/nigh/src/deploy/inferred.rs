@@ -19,8 +19,9 @@ const PYTHON_MODULES: [&str; 5] = ["main", "app", "lambda_function", "handler", 
 const PYTHON_FUNCTIONS: [&str; 4] = ["handle", "handler", "lambda_handler", "main"];
 /// Python files at the root that hold no handler.
 const NO_HANDLER: [&str; 3] = ["setup.py", "conftest.py", "__init__.py"];
-/// Endings of Node.js modules.
+/// Endings of Node.js modules, and of those that newer versions run.
 const NODE_ENDINGS: [&str; 3] = ["mjs", "js", "cjs"];
+const TYPESCRIPT_ENDINGS: [&str; 3] = ["ts", "mts", "cts"];
 /// Functions listed in a refusal.
 const LISTED_MAX: usize = 6;
 
@@ -94,14 +95,21 @@ impl Code<'_> {
 
     /// The runtime: `wanted`, else that of the language. `there` are the names of the node's runtimes, if they are known.
     pub(crate) fn runtime(&self, wanted: Option<&str>, there: Option<&[String]>) -> Result<String, InferenceError> {
-        let of_node = |wanted: &'static str, prefix: &str| match (newest(there.unwrap_or_default(), prefix), there) {
+        let listed_here = there.unwrap_or_default();
+        let of_node = |wanted: &'static str, found: Option<String>| match (found, there) {
             (Some(name), _) => Ok(name),
             (None, Some(there)) => Err(InferenceError::NoRuntime { wanted, there: there.to_vec() }),
             (None, None) => Err(InferenceError::RuntimesUnknown),
         };
         match (wanted, self.language()) {
-            (Some("python"), _) | (None, Some(Language::Python)) => of_node("Python with awslambdaric", "python3."),
-            (Some("nodejs"), _) | (None, Some(Language::Node)) => of_node("a Node.js runtime for functions", "nodejs"),
+            (Some("python"), _) | (None, Some(Language::Python)) => {
+                // A node lists its default Python first.
+                let default = listed_here.iter().find(|name| name.starts_with("python3.")).cloned();
+                of_node("Python with awslambdaric", default)
+            }
+            (Some("nodejs"), _) | (None, Some(Language::Node)) => {
+                of_node("a Node.js runtime for functions", newest(listed_here, "nodejs"))
+            }
             (Some(name), _) => Ok(name.to_owned()),
             (None, Some(Language::Bootstrap | Language::Go | Language::Rust)) => Ok(PROVIDED.to_owned()),
             (None, None) => Err(InferenceError::NoLanguage { code: self.name.to_owned() }),
@@ -158,12 +166,17 @@ impl Code<'_> {
         if runtime.starts_with("provided") {
             return self.check_bootstrap(runtime, has_layers);
         }
-        let ending: &[&str] = match runtime {
-            _ if runtime.starts_with("python") => &["py"],
-            _ if runtime.starts_with("nodejs") => &NODE_ENDINGS,
+        let is_node = runtime.starts_with("nodejs");
+        let ending: Vec<&str> = match runtime {
+            _ if runtime.starts_with("python") => vec!["py"],
+            _ if is_node => NODE_ENDINGS.into_iter().chain(TYPESCRIPT_ENDINGS).collect(),
             _ => return Ok(()),
         };
-        let Some((module, function)) = handler.rsplit_once('.').filter(|(m, f)| !m.is_empty() && !f.is_empty()) else {
+        // In JavaScript the function may be an object's: folder/file.object.function.
+        let name_at = handler.rfind('/').filter(|_| is_node).map_or(0, |slash| slash + 1);
+        let dot = if is_node { handler[name_at..].find('.').map(|dot| name_at + dot) } else { handler.rfind('.') };
+        let parts = dot.map(|dot| (&handler[..dot], &handler[dot + 1..]));
+        let Some((module, function)) = parts.filter(|(m, f)| !m.is_empty() && !f.is_empty()) else {
             return Err(InferenceError::Form { handler: handler.to_owned(), hint: self.example(runtime) });
         };
         // Lambda takes a/b.c and a.b.c for the same module.
@@ -178,7 +191,8 @@ impl Code<'_> {
             let ending = name.strip_prefix(path.as_str()).filter(|rest| rest.starts_with('.'));
             ending.is_some_and(|rest| rest.ends_with(".so") || rest.ends_with(".pyc"))
         };
-        if has_layers || self.files.names().any(compiled) {
+        let installed = format!("node_modules/{path}/");
+        if has_layers || self.files.names().any(|name| compiled(name) || (is_node && name.starts_with(&installed))) {
             return Ok(());
         }
         let modules: Vec<&str> = self.python_modules().collect();
@@ -199,7 +213,7 @@ impl Code<'_> {
             hint,
         };
         if !file.ends_with(".py") {
-            let says = source.contains(function);
+            let says = source.contains(function.rsplit('.').next().unwrap_or(function));
             return if says { Ok(()) } else { Err(no_function(format!("export it: exports.{function} = ..."))) };
         }
         let names = PythonNames::of(&source);

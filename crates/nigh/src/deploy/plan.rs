@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use nigh_node::client::{BucketNotifications, ClientError, DescribedFunction, FunctionChange};
+use nigh_node::client::{BucketNotifications, ClientError, DescribedFunction, FunctionChange, TriggerFilter};
 use nigh_terms::{BucketName, ByteSize, FunctionName};
 use serde::Serialize;
 use serde_json::Value;
@@ -70,8 +70,8 @@ pub(crate) struct CodeSummary {
 /// How the rules of one bucket change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TriggerStep {
-    /// Prefixes that trigger the function from now on.
-    added: Vec<String>,
+    /// What triggers the function from now on.
+    added: Vec<TriggerFilter>,
     /// Ids of rules that go.
     removed: Vec<String>,
 }
@@ -137,7 +137,7 @@ impl TriggerStep {
     pub(crate) fn after(&self, before: &BucketNotifications, name: &FunctionName, arn: &str) -> BucketNotifications {
         let mut rules = before.clone();
         self.removed.iter().for_each(|id| rules.remove(id));
-        self.added.iter().for_each(|prefix| rules.set(name.as_str(), arn, prefix));
+        self.added.iter().for_each(|filter| rules.set(name.as_str(), arn, filter));
         rules
     }
 }
@@ -305,9 +305,9 @@ fn trigger_steps(
     let mut steps: BTreeMap<BucketName, TriggerStep> = BTreeMap::new();
     for (bucket, rules) in buckets {
         let mut rules = rules.triggers(name.as_str());
-        rules.sort_by(|a, b| a.prefix.cmp(&b.prefix));
+        rules.sort_by(|a, b| a.filter.cmp(&b.filter));
         for rule in rules {
-            let trigger = Trigger { bucket: bucket.clone(), prefix: rule.prefix };
+            let trigger = Trigger { bucket: bucket.clone(), filter: rule.filter };
             let is_wanted = rule.is_own && change.wanted.contains(&trigger);
             let goes = match change.taken_back {
                 TakenBack::Nothing => false,
@@ -323,8 +323,8 @@ fn trigger_steps(
     let wanted: BTreeSet<&Trigger> = change.wanted.iter().collect();
     for trigger in wanted {
         let rules = buckets.get(&trigger.bucket).map(|rules| rules.triggers(name.as_str())).unwrap_or_default();
-        if !rules.iter().any(|rule| rule.is_own && rule.prefix == trigger.prefix) {
-            steps.entry(trigger.bucket.clone()).or_default().added.push(trigger.prefix.clone());
+        if !rules.iter().any(|rule| rule.is_own && rule.filter == trigger.filter) {
+            steps.entry(trigger.bucket.clone()).or_default().added.push(trigger.filter.clone());
             changes.push(Change::new("trigger", None, Some(trigger.to_string())));
         }
     }

@@ -3,7 +3,7 @@
 //! ```toml
 //! [function]
 //! name = "hello"              # without it: the folder's name
-//! runtime = "python"          # python3.11, provided.al2023, ...; python and nodejs mean the newest that the node has
+//! runtime = "python"          # python3.11, provided.al2023, ...; python: the node's default, nodejs: its newest
 //! handler = "main.handle"
 //! memory = 256                # MB, as Lambda counts them; also "256MB"
 //! timeout = 30                # seconds; also "30 s"
@@ -14,6 +14,8 @@
 //! [[function.trigger]]
 //! bucket = "photos"
 //! prefix = "in/"
+//! suffix = ".png"                   # without it: any
+//! events = ["s3:ObjectRemoved:*"]   # without it: new objects
 //! ```
 //!
 //! The file may hold the settings of a node, too: each reader passes over what is the other's. What the table does not
@@ -22,7 +24,7 @@
 
 use std::collections::BTreeMap;
 
-use nigh_node::client::{IDEMPOTENT_VARIABLE, NETWORK_VARIABLE, NONE, OUTBOUND};
+use nigh_node::client::{IDEMPOTENT_VARIABLE, NETWORK_VARIABLE, NONE, OUTBOUND, TriggerFilter};
 use nigh_node::config::FUNCTION_TABLE;
 use nigh_terms::{BucketName, ByteSize, FunctionName};
 use thiserror::Error;
@@ -65,7 +67,7 @@ const NAMES: [&str; 21] = [
     "workflow",
 ];
 /// What a trigger may name.
-const TRIGGER_NAMES: [&str; 2] = ["bucket", "prefix"];
+const TRIGGER_NAMES: [&str; 4] = ["bucket", "prefix", "suffix", "events"];
 /// What a schedule may name.
 const SCHEDULE_NAMES: [&str; 3] = ["every", "cron", "timezone"];
 
@@ -268,7 +270,10 @@ impl<'a> Fields<'a> {
             let bucket = fields.text("bucket")?;
             let bucket = bucket.ok_or_else(|| fields.wrong("bucket", "name the bucket".to_owned()))?;
             let bucket = BucketName::new(&bucket).map_err(|error| fields.wrong("bucket", error.to_string()))?;
-            triggers.push(Trigger { bucket, prefix: fields.text("prefix")?.unwrap_or_default() });
+            let mut filter = TriggerFilter::created(&fields.text("prefix")?.unwrap_or_default());
+            filter.suffix = fields.text("suffix")?.unwrap_or_default();
+            filter.events = fields.texts("events")?.filter(|events| !events.is_empty()).unwrap_or(filter.events);
+            triggers.push(Trigger { bucket, filter });
         }
         Ok(triggers)
     }

@@ -15,7 +15,7 @@ use super::inferred::Code;
 use super::plan::{CodeSummary, Deployed, Plan};
 use super::project::Project;
 use crate::archive::{self, FileChoice};
-use crate::build;
+use crate::build::{self, StderrProgress};
 use crate::context::Globals;
 use crate::error::CliError;
 use crate::workflow;
@@ -120,19 +120,20 @@ impl DeployRequest {
                 (archive, None)
             }
             CodeSource::Files { path, choice } => {
-                // All files tell the language, also sources that are built and not deployed.
-                let all = archive::list(path, &FileChoice::default()).or_else(|_| archive::list(path, choice));
+                // All files tell the language, also sources that are built and not deployed; but not those of packages.
+                let packages = |name: &str| name == "node_modules";
+                let all = archive::list_without(path, &FileChoice::default(), &packages);
+                let all = all.or_else(|_| archive::list(path, choice));
                 let all = all.map_err(usage)?;
                 self.settle(path, &CodeListing::of_files(&all), deployed, there.as_deref())?;
                 let runtime = self.runtime(deployed).unwrap_or_default();
-                let built = build::prepare(path, &runtime).await?;
-                let all =
-                    if built == *path { all } else { archive::list(&built, &FileChoice::default()).map_err(usage)? };
-                // Once among all files, whose language tells how to make what is missing, and once among those chosen.
-                self.check(path, &CodeListing::of_files(&all), deployed, there.as_deref())?;
-                let files = archive::list(&built, choice).map_err(usage)?;
+                let functions = globals.configuration(Vec::new())?.settings.functions;
+                let mut progress = StderrProgress::new(globals.json);
+                let prepared = build::prepare(path, &runtime, &functions, &mut progress).await?;
+                drop(progress);
+                let files = prepared.files(path, choice).map_err(usage)?;
                 self.check(path, &CodeListing::of_files(&files), deployed, there.as_deref())?;
-                (archive::pack(&built, &files).map_err(usage)?, Some(files.len()))
+                (archive::pack(path, &files).map_err(usage)?, Some(files.len()))
             }
         };
         let code = CodeUpload(archive);
@@ -219,7 +220,7 @@ fn usage(error: impl std::error::Error) -> CliError {
 }
 
 /// The runtimes of the node that runs here; none if the door is another's, or the node is of an older version.
-async fn runtimes(globals: &Globals) -> Result<Option<Vec<String>>, CliError> {
+pub(crate) async fn runtimes(globals: &Globals) -> Result<Option<Vec<String>>, CliError> {
     if globals.endpoint.is_some() {
         return Ok(None);
     }

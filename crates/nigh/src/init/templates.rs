@@ -28,8 +28,6 @@ pub(super) struct TemplateFile {
     pub(super) name: &'static str,
     /// Its text.
     pub(super) text: &'static str,
-    /// True if it may be executed.
-    pub(super) is_executable: bool,
 }
 
 /// The files of the template in a folder of `templates/`. A name behind `as` is that of the written file.
@@ -42,7 +40,6 @@ macro_rules! files {
         TemplateFile {
             name: $written,
             text: include_str!(concat!("../../templates/", $folder, "/", $name)),
-            is_executable: matches!($written.as_bytes(), b"bootstrap"),
         }
     };
 }
@@ -50,8 +47,7 @@ macro_rules! files {
 const PYTHON: &[TemplateFile] = files!("python": "README.md", "event.json", "main.py", "nigh.toml", "test_main.py");
 const PYTHON_S3: &[TemplateFile] =
     files!("python-s3": "README.md", "event.json", "main.py", "nigh.toml", "test_main.py");
-const NODE: &[TemplateFile] =
-    files!("node": "README.md", "bootstrap", "event.json", "index.mjs", "index.test.mjs", "nigh.toml");
+const NODE: &[TemplateFile] = files!("node": "README.md", "event.json", "index.mjs", "index.test.mjs", "nigh.toml");
 const GO: &[TemplateFile] = files!(
     "go": "README.md", "event.json", "gitignore" as ".gitignore", "go.mod", "go.sum", "main.go", "main_test.go",
     "nigh.toml",
@@ -80,10 +76,8 @@ impl Template {
     /// What to run first in the folder.
     pub(super) const fn next_step(self) -> &'static str {
         match self {
-            Self::Python | Self::Node | Self::Workflow | Self::Http => "nigh dev",
             Self::PythonS3 => "nigh objects mb nigh://inbox; nigh dev",
-            Self::Go => "CGO_ENABLED=0 go build -o bootstrap .; nigh dev",
-            Self::Rust => "cargo build --release; cp target/release/bootstrap .; nigh dev",
+            Self::Python | Self::Node | Self::Go | Self::Rust | Self::Workflow | Self::Http => "nigh dev",
         }
     }
 }

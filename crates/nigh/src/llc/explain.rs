@@ -4,6 +4,7 @@ use clap::Args;
 use nigh_node::explain::Explanation;
 use serde::Serialize;
 
+use crate::chosen_invocation::explained;
 use crate::context::Globals;
 use crate::error::CliError;
 use crate::output;
@@ -14,8 +15,8 @@ const STATION: &str = "cache ways: ";
 /// Options of `nigh llc explain`.
 #[derive(Args)]
 pub(crate) struct ExplainArgs {
-    /// The invocation's id, from `nigh activations` or `nigh invoke`
-    id: String,
+    /// The invocation's id or the beginning of it, from `nigh activations` or `nigh invoke` [default: the last invocation]
+    id: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -28,7 +29,7 @@ struct ExplainOutput<'a> {
 
 /// Explains.
 pub(super) async fn run(args: &ExplainArgs, globals: &Globals) -> Result<(), CliError> {
-    let explanation: Explanation = globals.explain(&args.id).await?;
+    let explanation: Explanation = explained(args.id.as_deref(), globals).await?;
     let one = &explanation.activation;
     let notes: Vec<&str> = one.notes.iter().filter_map(|note| note.strip_prefix(STATION)).collect();
     let note = (!notes.is_empty()).then(|| notes.join("; "));

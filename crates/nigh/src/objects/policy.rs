@@ -18,8 +18,8 @@ Examples:
   nigh objects policy nigh://pictures --rule tmp/=ephemeral --floor ephemeral
   nigh objects policy nigh://incoming --access shared --freshness 0s
 
-Modes, weakest first: ephemeral, lazy, shadow, through. What is not named stays; writes acknowledged before stay as they
-are. docs/stores.md says what each mode promises.")]
+Modes, weakest first: ephemeral, lazy, shadow, through. What is not named stays; writes acknowledged
+before stay as they are. docs/howto/stores.md says what each mode promises.")]
 pub(crate) struct PolicyArgs {
     /// BUCKET
     #[arg(value_parser = anywhere)]

@@ -18,8 +18,9 @@ Examples:
   nigh objects unpushed nigh://pictures
   nigh objects unpushed nigh://pictures/a.png --drop     drop its last write for good
 
-What waits for a bucket that others removed goes on when the bucket is made again (nigh objects mb). To keep an object
-elsewhere, copy it first (nigh objects cp): it is read here until it is dropped. docs/stores.md says more.")]
+What waits for a bucket that others removed goes on when the bucket is made again (nigh objects mb).
+To keep an object elsewhere, copy it first (nigh objects cp): it is read here until it is dropped.
+docs/howto/stores.md says more.")]
 pub(crate) struct UnpushedArgs {
     /// BUCKET/PREFIX, or BUCKET/KEY with --drop [default: all buckets]
     #[arg(value_parser = anywhere)]

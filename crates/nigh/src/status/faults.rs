@@ -47,7 +47,9 @@ pub(super) fn faults(status: &Status) -> Vec<String> {
         ));
     }
     for prewarmed in &status.stems {
-        faults.extend(prewarmed.trouble.as_ref().map(|why| format!("no {} is pre-warmed: {why}", prewarmed.runtime)));
+        // One that is ready and lacks a module serves its functions.
+        let trouble = prewarmed.trouble.as_ref().filter(|_| prewarmed.ready == 0);
+        faults.extend(trouble.map(|why| format!("no {} is pre-warmed: {why}", prewarmed.runtime)));
     }
     if status.records_dropped > 0 {
         faults.push(format!("{} activation records were lost: the disk is too slow", status.records_dropped));

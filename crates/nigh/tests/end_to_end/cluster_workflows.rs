@@ -1,5 +1,5 @@
 //! Workflows of a cluster: whatever node is killed, what was started comes to its end by another, and any node starts, shows
-//! and watches it. Any node shows what ran on another. A folder holds one cluster.
+//! and watches it. A folder holds one cluster.
 
 use std::path::{Path, PathBuf};
 use std::process::Child;
@@ -33,9 +33,9 @@ const SANDBOXES: usize = 4;
 
 /// A cluster, killed when dropped.
 pub(crate) struct Nodes {
-    cluster: LocalCluster,
+    pub(crate) cluster: LocalCluster,
     runtime: Runtime,
-    states: Vec<PathBuf>,
+    pub(crate) states: Vec<PathBuf>,
     folder: TempDir,
 }
 
@@ -331,48 +331,6 @@ fn started_by_the_same_name_at_two_nodes_it_is_one_execution_which_any_node_show
         let stopped = nodes.json((number + 1) % 2, &["workflow", "describe", &machine, "run"]);
         assert_eq!((&stopped["status"], &stopped["cause"]), (&json!("ABORTED"), &json!("enough")));
     }
-}
-
-#[test]
-fn any_node_lists_shows_and_explains_what_ran_on_another_and_names_who_does_not_answer() {
-    let test = "any_node_lists_shows_and_explains_what_ran_on_another_and_names_who_does_not_answer";
-    let Some(mut nodes) = Nodes::start(test, 2) else { return };
-    let event = json!({"run": "listed", "stage": 0, "sleep": 0}).to_string();
-    for node in [0, 1, 0, 1] {
-        nodes.ok(node, &["invoke", "again", &event]);
-    }
-    let ids = |nodes: &Nodes, node: usize, more: &[&str]| -> Vec<String> {
-        let listed = nodes.json(node, &[&["activations", "--function", "again"], more].concat());
-        listed.as_array().unwrap().iter().map(|one| one["id"].as_str().unwrap().to_owned()).collect()
-    };
-    wait_for("all records", || ids(&nodes, 0, &[]).len() == 4);
-    let all = ids(&nodes, 0, &[]);
-    assert_eq!(ids(&nodes, 1, &[]), all, "any node answers the same");
-    assert!(all.is_sorted_by(|newer, older| newer > older), "{all:?}");
-    for node in 0..2 {
-        let newest = ids(&nodes, node, &["--limit", "2"]);
-        let older = ids(&nodes, node, &["--limit", "2", "--before", &newest[1]]);
-        assert_eq!([newest, older].concat(), all);
-        for id in &all {
-            assert_eq!(nodes.json(node, &["explain", id])["activation"]["id"], id.as_str());
-            assert!(nodes.ok(node, &["logs", "again", "--id", id]).contains(id.as_str()));
-        }
-        let logs = nodes.ok(node, &["logs", "again", "--limit", "4"]);
-        assert!(all.iter().all(|id| logs.contains(id.as_str())), "{logs}");
-    }
-
-    // A node that is paused is a member until its lease ends.
-    let state = nodes.states[0].clone();
-    let remarks = || {
-        let output = command(&state).args(["activations"]).output().unwrap();
-        assert!(output.status.success(), "{output:?}");
-        String::from_utf8(output.stderr).unwrap()
-    };
-    assert_eq!(remarks(), "");
-    nodes.cluster.nodes()[1].process().stop().unwrap();
-    let words = remarks();
-    nodes.cluster.nodes()[1].process().go_on().unwrap();
-    assert!(words.contains("node-2 did not answer"), "{words}");
 }
 
 #[test]

@@ -211,7 +211,7 @@ fn what_a_bucket_tells_a_function_that_is_gone_is_a_dead_letter() {
     node.ok(["objects", "mb", "nigh://told"]);
     node.ok(["objects", "mb", "nigh://inbox"]);
     deploy_told(&node, &["--trigger", "inbox/in/"]);
-    node.ok(["functions", "rm", "told"]);
+    node.ok(["functions", "rm", "told", "--keep-triggers"]);
     let object = node.state.with_file_name("object");
     std::fs::write(&object, "x").unwrap();
     node.ok(["objects", "cp", object.to_str().unwrap(), "nigh://inbox/in/before"]);

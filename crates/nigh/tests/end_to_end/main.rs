@@ -5,15 +5,19 @@
 
 #![expect(clippy::unwrap_used, reason = "tests: a broken expectation panics")]
 
+mod attachments;
 mod backup;
+mod builds;
 mod cache_ways;
 mod cluster_outsiders;
+mod cluster_records;
 mod cluster_schedules;
 mod cluster_workflows;
 mod command_line;
 mod crashes;
 mod development;
 mod events;
+mod failures;
 mod fast_path;
 mod functions;
 mod isolation;
@@ -25,6 +29,7 @@ mod platform;
 #[path = "../support/programs.rs"]
 mod programs;
 mod projects;
+mod runtimes;
 mod schedules;
 mod sdks;
 mod segments;
@@ -33,6 +38,7 @@ mod sessions;
 mod skipped;
 mod small_disk;
 mod store_down;
+mod templates;
 mod terminal;
 mod workflows;
 mod wsk;

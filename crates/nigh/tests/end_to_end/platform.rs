@@ -129,6 +129,14 @@ impl Node {
         serde_json::from_str(&self.ok(all)).unwrap()
     }
 
+    /// Runs the command with `--json`; it must fail, and answer.
+    pub(crate) fn json_of_failed<I: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = I>) -> Value {
+        let arguments: Vec<_> = arguments.into_iter().map(|one| one.as_ref().to_owned()).collect();
+        let output = self.nigh([OsStr::new("--json").to_owned()].into_iter().chain(arguments));
+        assert!(!output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
     /// Begins the command and does not wait for it.
     pub(crate) fn begin<I: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = I>) -> Child {
         command(&self.state).args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()

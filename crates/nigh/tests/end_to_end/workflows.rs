@@ -261,3 +261,24 @@ fn the_next_stage_finds_its_sandbox_memory_and_class_ready() {
     let count = |name: &str| metrics.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok());
     assert_eq!((count("nigh_sandboxes_ahead_total"), count("nigh_invocations_prepared_total")), (Some(1.0), Some(2.0)));
 }
+
+#[test]
+fn a_failed_execution_names_the_state_and_the_functions_error() {
+    let Some(python) = python("a_failed_execution_names_the_state_and_the_functions_error") else { return };
+    let node = Node::start(&python);
+    node.deploy("fails");
+    let machine = json!({"StartAt": "First", "States": {
+        "First": {"Type": "Pass", "Result": {"raise": "asked to"}, "Next": "Second"},
+        "Second": {"Type": "Task", "Resource": "fails", "End": true},
+    }});
+    let file = definition(&node, "line", &machine);
+    node.ok(["workflow", "create", "line", &file]);
+    let run = node.nigh(["workflow", "start", "line", "{}", "--name", "run", "--watch"]);
+    assert_eq!(run.status.code(), Some(1), "{run:?}");
+    let (shown, told) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
+    assert!(shown.contains("Second: failed: ValueError"), "{shown}");
+    assert!(told.starts_with("nigh: FAILED in the state Second: app.py:"), "{told}");
+    assert!(told.contains("ValueError: asked to") && told.contains("in handler"), "{told}");
+    let described = node.ok(["workflow", "describe", "line", "run"]);
+    assert!(described.lines().any(|line| line.starts_with("failed in") && line.contains("Second")), "{described}");
+}

@@ -3,7 +3,7 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use nigh_data::DataCall;
+use nigh_data::{DataCall, DataOperation};
 use nigh_protocol::{PutFailure, Stamp};
 use nigh_terms::{BucketName, InvocationId, Namespace, ObjectKey, Principal, ShardId, Token};
 
@@ -99,6 +99,6 @@ impl ObjectMemoryState {
             invocation: who.invocation.filter(known),
             wrote: None,
         };
-        WriteCall { call: self.begin(who, bucket, Some(key)), writer }
+        WriteCall { call: self.begin(who, DataOperation::Write, bucket, Some(key)), writer }
     }
 }

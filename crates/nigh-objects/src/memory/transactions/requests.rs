@@ -8,8 +8,8 @@ use nigh_data::attributes::check_tags;
 use nigh_data::conditions::{check_read, check_write};
 use nigh_data::range::resolve;
 use nigh_data::{
-    Body, Digest, GetReply, GetRequest, ObjectError, ObjectId, ObjectMeta, PutDone, PutRequest, ReadConditions,
-    Segment, ServeOutcome, Tags, WriteConditions,
+    Body, DataOperation, Digest, GetReply, GetRequest, ObjectError, ObjectId, ObjectMeta, PutDone, PutRequest,
+    ReadConditions, Segment, ServeOutcome, Tags, WriteConditions,
 };
 use nigh_protocol::TransactionId;
 use nigh_terms::{BucketName, ObjectKey, Principal, Token, Version};
@@ -63,7 +63,7 @@ impl ObjectMemory {
             inner.transactions.open.lock().sees(inner.now(), name, who, &object, Some(&got.meta))?;
             return Ok(got);
         };
-        let mut call = inner.begin(who, bucket, Some(key));
+        let mut call = inner.begin(who, DataOperation::Read, bucket, Some(key));
         call.succeeded(ServeOutcome::Hit, None, Token::empty());
         call.of_object(meta.size);
         let slice = Segment::copy_of(&own)?.slice(range.clone());

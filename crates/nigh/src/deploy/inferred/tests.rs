@@ -13,7 +13,7 @@ fn files(all: &[(&'static str, &'static str)]) -> CodeListing<'static> {
 const HANDLE: &str = "def handle(event, context):\n    return event\n";
 
 fn there() -> Vec<String> {
-    ["python3.9", "python3.11", "provided", "provided.al2023"].map(str::to_owned).to_vec()
+    ["python3.11", "python3.12", "provided", "provided.al2023"].map(str::to_owned).to_vec()
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn the_files_tell_language_runtime_and_handler() {
 }
 
 #[test]
-fn a_short_runtime_is_the_newest_of_the_node() {
+fn a_short_runtime_is_the_nodes_default_python_or_its_newest_node_js() {
     let listing = files(&[("index.mjs", "export const handler = 1")]);
     let code = Code { name: "hello", files: &listing };
     let node = ["nodejs20.x", "nodejs22.x", "provided"].map(str::to_owned);
@@ -56,7 +56,7 @@ fn a_short_runtime_is_the_newest_of_the_node() {
     let refused = code.runtime(None, Some(&there())).unwrap_err().to_string();
     assert_eq!(
         refused,
-        "a Node.js runtime for functions is not on this node, which has python3.9, python3.11, provided, \
+        "a Node.js runtime for functions is not on this node, which has python3.11, python3.12, provided, \
          provided.al2023; `nigh status` says why"
     );
     assert_eq!(code.runtime(None, None), Err(InferenceError::RuntimesUnknown));
@@ -120,6 +120,14 @@ fn a_node_module_is_looked_for_with_each_of_its_endings() {
     assert_eq!(code.check("nodejs22.x", "index.handler", false), Ok(()));
     assert!(matches!(code.check("nodejs22.x", "index.other", false), Err(InferenceError::NoFunction { .. })));
     assert!(matches!(code.check("nodejs22.x", "app.handler", false), Err(InferenceError::NoFile { .. })));
+    let all =
+        [("lib/a.b/go.cjs", "exports.api = { get: f }"), ("typed.ts", "export const run"), ("node_modules/p/x.js", "")];
+    let listing = files(&all);
+    let code = Code { name: "hello", files: &listing };
+    for handler in ["lib/a.b/go.api.get", "typed.run", "p.handler"] {
+        assert_eq!(code.check("nodejs22.x", handler, false), Ok(()), "{handler}");
+    }
+    assert!(matches!(code.check("nodejs22.x", "lib/a.b/go", false), Err(InferenceError::Form { .. })));
 }
 
 #[test]

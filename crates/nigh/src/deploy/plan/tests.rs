@@ -94,8 +94,9 @@ fn a_new_function_is_all_plus() {
 fn triggers_are_added_kept_and_taken_back() {
     let bucket = |text: &str| BucketName::new(text).unwrap();
     let mut rules = BucketNotifications::default();
-    rules.set("hello", "arn", "in/");
-    rules.set("other", "arn:aws:lambda:us-east-1:000000000000:function:other", "other/");
+    rules.set("hello", "arn", &TriggerFilter::created("in/"));
+    let other = "arn:aws:lambda:us-east-1:000000000000:function:other";
+    rules.set("other", other, &TriggerFilter::created("other/"));
     let here = Deployed {
         buckets: [(bucket("photos"), rules.clone()), (bucket("films"), BucketNotifications::default())].into(),
         ..deployed()
@@ -103,7 +104,8 @@ fn triggers_are_added_kept_and_taken_back() {
     let plan = |wanted: FunctionDescription| Plan::new(&name(), &wanted, None, None, &here);
     // The ARN of the rule above names no function, so only its id would tell; a whole ARN does.
     assert_eq!(rules.triggers("hello").len(), 0);
-    rules.set("hello", "arn:aws:lambda:us-east-1:000000000000:function:hello", "in/");
+    let own = "arn:aws:lambda:us-east-1:000000000000:function:hello";
+    rules.set("hello", own, &TriggerFilter::created("in/"));
     let here = Deployed { buckets: [(bucket("photos"), rules)].into(), ..here.clone() };
     let plan_here = |wanted: FunctionDescription| Plan::new(&name(), &wanted, None, None, &here);
 
@@ -114,7 +116,7 @@ fn triggers_are_added_kept_and_taken_back() {
     assert_eq!(lines(&moved), ["  - trigger  photos/in/", "  + trigger  photos/new/"]);
     let before = &here.buckets[&bucket("photos")];
     let after = moved.triggers[&bucket("photos")].after(before, &name(), "arn:aws:lambda:x:0:function:hello");
-    assert_eq!(after.triggers("hello")[0].prefix, "new/");
+    assert_eq!(after.triggers("hello")[0].filter.prefix, "new/");
     assert_eq!(after.triggers("other").len(), 1, "the rules of others stay");
     assert!(moved.check_triggers(&here).is_ok());
     let overlapping = plan_here(triggers(&["photos/other/a/"], TakenBack::Nothing));

@@ -32,6 +32,8 @@ fn a_whole_description_is_read() {
         prefix = "in/"
         [[function.trigger]]
         bucket = "films"
+        suffix = ".avi"
+        events = ["s3:ObjectRemoved:*"]
         "#,
     )
     .unwrap();
@@ -43,7 +45,7 @@ fn a_whole_description_is_read() {
     assert_eq!(description.variables[NETWORK_VARIABLE], "outbound");
     assert_eq!(description.variables[IDEMPOTENT_VARIABLE], "true");
     let triggers: Vec<String> = description.triggers.wanted.iter().map(Trigger::to_string).collect();
-    assert_eq!(triggers, ["photos/in/", "films/"]);
+    assert_eq!(triggers, ["photos/in/", "films/*.avi (s3:ObjectRemoved:*)"]);
     assert_eq!(description.triggers.taken_back, TakenBack::Own);
     assert_eq!(description.schedule.as_ref().unwrap().words(), "rate(5 minutes) in UTC");
     assert_eq!((read.files, read.event.as_deref()), (vec!["main.py".to_owned(), "lib".to_owned()], Some("trial.json")));

@@ -1,0 +1,1 @@
+GREETINGS = {"en": "hello", "fr": "bonjour"}

@@ -1,0 +1,6 @@
+"""Tests of what makes packages; they build none."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
