@@ -91,7 +91,7 @@ async fn a_body_that_is_dropped_costs_the_connection_only_if_much_is_left() {
         let answer = peers.call(&peer, &FETCH, length.as_bytes(), Bytes::new(), within(5.0)).await.unwrap();
         drop(answer);
         // What is left is read in the background.
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        tokio::time::sleep(Duration::from_millis(500)).await;
     };
     dropped("60000").await;
     dropped("60000").await;

@@ -152,7 +152,7 @@ hello timed out after 3.00 s
     );
     let idle = json!({ "duration_us": 3_000_000, "exceeded": exceeded, "data_calls": [call("hit", "small", 0, 100)] });
     let text = words(&record(&timed_out, &idle), &Value::Null, "");
-    assert!(text.contains("the last data call (hit sales/small) had ended 3.00 s\n  before"), "{text}");
+    assert!(text.contains("the last data call (hit sales/small) had ended\n  3.00 s before"), "{text}");
     let none = json!({ "duration_us": 3_000_000, "exceeded": exceeded });
     let text = words(&record(&timed_out, &none), &Value::Null, "");
     assert!(text.contains("it made no data call"), "{text}");
