@@ -16,6 +16,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 const LOOKING_SHARE: u32 = 20;
 /// The most files that are watched; others are not seen.
 const FILES_MAX: usize = 20_000;
+/// So many looks in which a file is empty that was not make it saved: a program may rest between emptying and writing it.
+const EMPTY_LOOKS: u32 = 20;
 /// Folders whose files are installed or built, and not written by hand.
 const NOT_WATCHED: [&str; 3] = ["node_modules", "build", "dist"];
 
@@ -30,6 +32,8 @@ pub(super) struct SaveDetector {
     told: Snapshot,
     /// The last look.
     seen: Snapshot,
+    /// How many looks before it were the same.
+    same: u32,
 }
 
 impl Snapshot {
@@ -61,6 +65,12 @@ impl Snapshot {
         }
     }
 
+    /// Whether a file is empty that was not in `before`.
+    fn has_emptied(&self, before: &Self) -> bool {
+        let was_full = |name: &String| before.0.get(name).is_some_and(|(_, bytes)| *bytes > 0);
+        self.0.iter().any(|(name, (_, bytes))| *bytes == 0 && was_full(name))
+    }
+
     /// The names of the files that are new, gone or changed since `before`.
     fn changed_since(&self, before: &Self) -> Vec<String> {
         let names: BTreeSet<&String> = self.0.keys().chain(before.0.keys()).collect();
@@ -77,13 +87,17 @@ fn is_editors(name: &str) -> bool {
 impl SaveDetector {
     /// A detector that knows the folder as it is `now`.
     pub(super) fn new(now: Snapshot) -> Self {
-        Self { told: now.clone(), seen: now }
+        Self { told: now.clone(), seen: now, same: 0 }
     }
 
     /// The files that were saved. A file counts when it is the same at two looks: an editor may write in parts.
     pub(super) fn see(&mut self, now: Snapshot) -> Option<Vec<String>> {
         if now != self.seen {
-            self.seen = now;
+            (self.seen, self.same) = (now, 0);
+            return None;
+        }
+        self.same = self.same.saturating_add(1);
+        if self.same < EMPTY_LOOKS && now.has_emptied(&self.told) {
             return None;
         }
         let changed = now.changed_since(&self.told);
@@ -124,6 +138,18 @@ mod tests {
         let told = detector.see(snapshot(&[("a", 2), ("c", 1)])).unwrap();
         assert_eq!(told, ["a", "b", "c"], "changed, gone, new");
         assert_eq!(detector.see(snapshot(&[("a", 2), ("c", 1)])), None);
+    }
+
+    #[test]
+    fn a_file_that_is_emptied_is_saved_when_it_is_written_or_stays_empty() {
+        let mut detector = SaveDetector::new(snapshot(&[("a", 1)]));
+        let empty = || snapshot(&[("a", 0)]);
+        assert!((0..EMPTY_LOOKS).all(|_| detector.see(empty()).is_none()), "being written");
+        assert_eq!(detector.see(snapshot(&[("a", 2)])), None);
+        assert_eq!(detector.see(snapshot(&[("a", 2)])).unwrap(), ["a"]);
+        let looks = (0..=EMPTY_LOOKS).filter_map(|_| detector.see(empty())).collect::<Vec<_>>();
+        assert_eq!(looks, [["a"]], "at the last");
+        assert_eq!(detector.see(empty()), None);
     }
 
     #[test]
