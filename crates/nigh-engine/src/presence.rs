@@ -194,6 +194,14 @@ impl PresentMember {
     pub const fn takes_work(&self) -> bool {
         self.presence.availability.takes_work()
     }
+
+    /// True if the member, one of `present`, runs new invocations: it has the role `run` and takes work, or no member that
+    /// has the role takes work.
+    #[must_use]
+    pub fn takes_runs(&self, present: &[Self]) -> bool {
+        let runs = |member: &Self| member.has(NodeRole::Run);
+        runs(self) && (self.takes_work() || !present.iter().any(|other| runs(other) && other.takes_work()))
+    }
 }
 
 #[cfg(all(test, feature = "cluster"))]
@@ -219,6 +227,21 @@ mod tests {
         let old = Presence::decode(OLD.as_bytes()).unwrap();
         assert_eq!(old, Presence::new(NodeNumber(7), "h:1", [NodeRole::Run, NodeRole::Memory]));
         assert!(old.availability.takes_work() && old.version.is_empty() && old.formats == FormatRange::FIRST);
+    }
+
+    #[test]
+    fn cordoned_nodes_run_nothing_new_unless_all_nodes_that_run_functions_are_cordoned() {
+        let member = |roles: &[NodeRole], availability| {
+            let presence = Presence::new(NodeNumber(1), "h:1", roles.iter().copied()).with_availability(availability);
+            PresentMember { node: NodeId("n".to_owned()), incarnation: Incarnation(1), presence }
+        };
+        let cordoned = member(&[NodeRole::Run], Availability::Cordoned);
+        let available = member(&[NodeRole::Run], Availability::Available);
+        let controller = member(&[NodeRole::Controller], Availability::Available);
+        let both = [cordoned.clone(), available.clone()];
+        assert!(!cordoned.takes_runs(&both) && available.takes_runs(&both));
+        assert!(!controller.takes_runs(&both));
+        assert!(cordoned.takes_runs(&[cordoned.clone(), controller]));
     }
 
     #[test]

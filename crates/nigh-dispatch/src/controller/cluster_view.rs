@@ -132,9 +132,9 @@ impl ClusterView {
         self.slots.iter_mut().for_each(|slot| slot.lives = false);
         for member in living.iter().filter(|member| member.has(Duty::Run)) {
             let me = Member { node: member.presence.number, incarnation: member.incarnation };
-            let slot = || Slot { lives: member.takes_work(), ..Slot::new(member.node.clone(), me) };
+            let slot = || Slot { lives: member.takes_runs(living), ..Slot::new(member.node.clone(), me) };
             match self.places.get(&me.node) {
-                Some(&at) if self.slots[at].member == me => self.slots[at].lives = member.takes_work(),
+                Some(&at) if self.slots[at].member == me => self.slots[at].lives = member.takes_runs(living),
                 Some(&at) => {
                     self.slots[at] = slot();
                     if let (Some(hints), Ok(at)) = (&mut self.hints, u16::try_from(at)) {

@@ -43,17 +43,20 @@ fn only_a_living_node_that_has_reported_in_this_life_runs_anything() {
 #[test]
 fn a_cordoned_node_gets_no_invocations_and_gets_them_again_when_it_is_uncordoned() {
     let mut view = ClusterView::default();
-    let node = |availability| {
-        let member = present(1, 1, Duty::Run);
+    let node = |number, availability| {
+        let member = present(number, 1, Duty::Run);
         PresentMember { presence: member.presence.with_availability(availability), ..member }
     };
-    view.members(&[node(Availability::Cordoned)]);
-    assert!(view.report(report(1, 1, 1)), "its reports are heard");
-    assert_eq!(roles(&view), [NodeRole::Draining]);
-    view.members(&[node(Availability::Available)]);
-    assert_eq!(roles(&view), [NodeRole::Worker]);
-    view.members(&[node(Availability::Draining)]);
-    assert_eq!(roles(&view), [NodeRole::Draining]);
+    let other = || node(2, Availability::Available);
+    view.members(&[node(1, Availability::Cordoned), other()]);
+    assert!(view.report(report(1, 1, 1)) && view.report(report(2, 1, 1)), "its reports are heard");
+    assert_eq!(roles(&view), [NodeRole::Draining, NodeRole::Worker]);
+    view.members(&[node(1, Availability::Available), other()]);
+    assert_eq!(roles(&view), [NodeRole::Worker; 2]);
+    view.members(&[node(1, Availability::Draining), other()]);
+    assert_eq!(roles(&view), [NodeRole::Draining, NodeRole::Worker]);
+    view.members(&[node(1, Availability::Draining), node(2, Availability::Cordoned)]);
+    assert_eq!(roles(&view), [NodeRole::Worker; 2], "if none takes work, all do");
 }
 
 #[test]
