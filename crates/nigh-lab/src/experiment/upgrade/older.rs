@@ -12,12 +12,21 @@ use crate::instrument::programs;
 
 /// Where `make older` puts programs, beside the peers: a folder a commit.
 const BUILT: &str = "older";
-/// Settings of a node that is restarted under load, which an older program may not know: for `--set`, and as a file.
-const NEW_SETTINGS: [(&str, &str, &str); 2] = [
-    ("health.listen", "127.0.0.1:0", "[health]\nlisten = \"127.0.0.1:0\"\n"),
+/// Settings of a node that an older program may not know.
+const NEW_SETTINGS: [NewSetting; 3] = [
+    NewSetting { name: "health.listen", value: None, file: "[health]\nlisten = \"127.0.0.1:0\"\n" },
+    NewSetting { name: "admin.listen", value: None, file: "[admin]\nlisten = \"127.0.0.1:0\"\n" },
     // Balancers and clients see that a node is not ready before its doors close.
-    ("drain_delay", "2 s", "drain_delay = \"2 s\"\n"),
+    NewSetting { name: "drain_delay", value: Some("2 s"), file: "drain_delay = \"2 s\"\n" },
 ];
+
+struct NewSetting {
+    name: &'static str,
+    /// What the nodes of this experiment have; none if a local cluster sets it, or nobody does.
+    value: Option<&'static str>,
+    /// A file that sets it.
+    file: &'static str,
+}
 
 /// Both programs.
 #[derive(Debug)]
@@ -92,12 +101,11 @@ impl Releases {
             return Err(LabError::Node(format!("{} refuses empty settings", path.display())));
         }
         let (mut set, mut unknown) = (Vec::new(), Vec::new());
-        for (name, value, text) in NEW_SETTINGS {
-            if !knows(&newer, folder, text)? {
-                continue;
+        for NewSetting { name, value, file } in NEW_SETTINGS {
+            if knows(&newer, folder, file)? {
+                set.extend(value.map(|value| format!("{name}={value}")));
             }
-            set.push(format!("{name}={value}"));
-            if !knows(&path, folder, text)? {
+            if !knows(&path, folder, file)? {
                 unknown.push(name);
             }
         }
