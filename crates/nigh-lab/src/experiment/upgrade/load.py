@@ -136,9 +136,7 @@ class Load:
 
     def get(self, node, _name):
         with self.lock:
-            known = self.draw.choice(self.written) if self.written else None
-        if known is None:
-            return
+            known = random.choice(self.written)
         found = node.s3.get_object(Bucket=BUCKET, Key=f"objects/{known}")["Body"].read()
         if digest(found) != digest(content(known)):
             raise RuntimeError(f"objects/{known} has other bytes than were written")
@@ -188,7 +186,10 @@ class Load:
                     return
                 if time.monotonic() < due:
                     continue
-                pool.submit(self.send, self.draw.choice(KINDS), f"{life}-{sent}", due)
+                kind = self.draw.choice(KINDS)
+                if kind == "get" and not self.written:
+                    kind = "put"
+                pool.submit(self.send, kind, f"{life}-{sent}", due)
                 sent += 1
 
 

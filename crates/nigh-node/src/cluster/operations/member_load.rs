@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use crate::cluster::{ClusterEngine, peer_address};
 
 /// The method that asks a member. Head and body of the call are empty; the answer's head is a `MemberLoad`.
-pub(in crate::cluster) const LOAD: Method = Method { number: 12, name: "load", head_max: 4 << 10, body_max: 0 };
+pub(in crate::cluster) const LOAD: Method = Method { number: 12, name: "load", head_max: 64 << 10, body_max: 0 };
 /// How long a member may take to answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
