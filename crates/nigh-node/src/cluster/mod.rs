@@ -287,7 +287,12 @@ impl ClusterEngine {
             Security::Tls(_) => "by mutual TLS",
         };
         let (number, address, roles) = (self.number(), &self.presence.address, roles.join(" and "));
-        let detail = format!("{name}, of {shards} shards; node {number} for {roles}, called at {address} {secured}");
+        let mut detail =
+            format!("{name}, of {shards} shards; node {number} for {roles}, called at {address} {secured}");
+        let availability = self.announcer.availability();
+        if !availability.takes_work() {
+            detail += &format!("; {availability}: `nigh cluster uncordon {}` ends that", self.claimant.node);
+        }
         let trouble = self.servers_status().trouble();
         let (on, detail) =
             (trouble.is_none(), trouble.map_or(detail.clone(), |trouble| format!("{trouble}; {detail}")));
