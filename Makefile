@@ -3,10 +3,12 @@
 SHELL := /bin/bash
 PYTHON_DEPS := .deps/python/bin/python3
 
-.PHONY: help demo test bench lint fuzz peers traces vm deps install release test-packages
+.PHONY: help demo test bench lint fuzz peers older traces vm deps install release test-packages
 # The architecture of a release, and its kinds of packages; empty for this machine's, and for all.
 ARCHITECTURE :=
 ONLY :=
+# The commit whose programs `make older` builds.
+COMMIT :=
 
 help:            ## List the commands
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | column -t -s "$$(printf '\t')"
@@ -21,6 +23,9 @@ peers:           ## Install the servers that experiments and tests use (Swift, K
 	@scripts/install-keystone.sh || echo "peers: without Keystone its test is skipped"
 	@scripts/install-peers.sh || echo "peers: what compares with those that were left out is skipped"
 	@scripts/install-sdks.sh
+
+older:           ## Build the programs of an earlier COMMIT outside the clone, for `nigh experiment upgrade --old COMMIT`
+	@scripts/install-older.sh "$(COMMIT)"
 
 traces: deps     ## Record the memory traces that data/llc-traces lacks (half an hour of one processor)
 	@scripts/install-trace-tools.sh

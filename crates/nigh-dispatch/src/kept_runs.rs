@@ -93,6 +93,11 @@ impl KeptRuns {
         }
     }
 
+    /// True if the run has arrived or is buried.
+    pub(super) fn knows(&self, run: RunId) -> bool {
+        self.runs.contains_key(&run)
+    }
+
     /// A run is asked for.
     pub(super) fn asked(&mut self, now: Monotonic, run: RunId) -> RunLookup {
         match (self.runs.get(&run), &self.forgotten) {

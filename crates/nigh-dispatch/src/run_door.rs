@@ -83,7 +83,8 @@ impl RunDoor {
 
     pub(super) fn vacancy(&self) -> Vacancy {
         let vacancy = self.parts.runner.vacancy();
-        if self.is_member() { vacancy } else { Vacancy { invocations_free: 0, ..vacancy } }
+        // Controllers of older programs know nothing of a cordon.
+        if self.takes_runs() { vacancy } else { Vacancy { invocations_free: 0, ..vacancy } }
     }
 
     /// Returns when a run has begun or ended since the last time.
@@ -136,10 +137,22 @@ impl RunDoor {
         }
     }
 
-    /// True if this incarnation is a member, as far as is known here.
-    fn is_member(&self) -> bool {
+    /// True if `is_it` says so of this incarnation's entry among the members, as far as is known here.
+    fn is_present(&self, is_it: impl Fn(&PresentMember, &[PresentMember]) -> bool) -> bool {
         let RunDoorParts { node, me, present, .. } = &self.parts;
-        present.borrow().iter().any(|member| (&member.node, member.incarnation) == (node, me.incarnation))
+        let present = present.borrow();
+        let own = present.iter().find(|member| (&member.node, member.incarnation) == (node, me.incarnation));
+        own.is_some_and(|own| is_it(own, &present[..]))
+    }
+
+    /// True if this incarnation is a member.
+    fn is_member(&self) -> bool {
+        self.is_present(|_, _| true)
+    }
+
+    /// True if it is a member and takes new runs.
+    fn takes_runs(&self) -> bool {
+        self.is_present(PresentMember::takes_runs)
     }
 
     async fn ask(&self, AskHead { run, to }: AskHead) -> (RunAnswer, Bytes) {
@@ -159,6 +172,10 @@ impl RunDoor {
             Ok(true) => {}
             Ok(false) => return (RunAnswer::TermOver, Bytes::new()),
             Err(why) => return (RunAnswer::NotRun(NotRun::TooManyRequests(why)), Bytes::new()),
+        }
+        if !self.takes_runs() && !self.runs.lock().knows(head.run) {
+            let why = "the node is cordoned and takes no new invocations".to_owned();
+            return (RunAnswer::NotRun(NotRun::TooManyRequests(why)), Bytes::new());
         }
         let arrival = self.runs.lock().arrives(head.run);
         let answer = match arrival {

@@ -5,6 +5,7 @@
 
 mod access_keys;
 mod commit_format;
+mod format_range;
 mod group_writer;
 mod histories;
 pub mod journal;
@@ -28,6 +29,7 @@ mod state_tables;
 mod sync;
 
 pub use access_keys::{ACCESS_KEYS_TABLE, AccessDenied, AccessKeys, CallGuard, Holder};
+pub use format_range::FormatRange;
 pub use group_writer::PendingCommit;
 pub use histories::{
     Histories, HistoryChange, HistoryId, LocalHistories, SharedHistories, StoredHistory, TOGETHER_MAX,
@@ -41,7 +43,7 @@ pub use lock_file::LockFile;
 pub use membership::{LocalMembership, Members, Membership};
 pub use node_numbers::{NODE_NUMBERS_TABLE, known_number, node_number};
 pub use outbox::{Outbox, OutboxChange, OutboxId, StoredPromise};
-pub use presence::{NodeRole, Presence, PresentMember};
+pub use presence::{Availability, NodeRole, Presence, PresentMember};
 pub use record_log::{RecordLog, Retention};
 pub use registry::{LocalRegistry, Registry, RegistryChange, RegistryDocument, RegistryError, Revision};
 pub use registry_copy::{RegistrySnapshot, StoredDocument};

@@ -23,6 +23,7 @@ mod shrink_impact;
 mod single;
 mod slow_clients;
 mod storm;
+mod upgrade;
 mod workflows;
 
 use clap::{Args, Subcommand};
@@ -52,6 +53,8 @@ enum ExperimentCommand {
     ClusterFaults(cluster_faults::ClusterFaultsArgs),
     /// A node of a real cluster is killed, stopped or cut off: for how long writes wait, and where that time goes (root)
     Failover(failover::FailoverArgs),
+    /// The nodes of a cluster are replaced by a newer program and back under load: no request may fail, nothing may be lost
+    Upgrade(upgrade::UpgradeArgs),
     /// Others read and write the store behind Nigh: no read on either side may be old, no write of theirs lost
     Outside(outside::OutsideArgs),
     /// A hostile function tries to leave its sandbox, under each engine; none of its attempts may succeed
@@ -115,6 +118,7 @@ impl ExperimentArgs {
             ExperimentCommand::Power(power) => power.run(machine, json).await,
             ExperimentCommand::ClusterFaults(faults) => faults.run(machine, json).await,
             ExperimentCommand::Failover(failover) => failover.run(machine, json).await,
+            ExperimentCommand::Upgrade(upgrade) => upgrade.run(machine, json).await,
             ExperimentCommand::Outside(outside) => outside.run(machine, json).await,
             ExperimentCommand::Escape(escape) => escape.run(machine, json).await,
             ExperimentCommand::Lies(lies) => lies.run(machine, json).await,

@@ -30,6 +30,9 @@
 //! | `GET /buckets/{namespace}/unpushed?bucket&prefix&limit` | `[UnpushedRow]`: writes that the store does not have |
 //! | `POST /buckets/{namespace}/unpushed/drop` of `UnpushedName` | 204; that write is dropped |
 //! | `GET /features/{namespace}?bucket&key&look` | `ShownFeatures`; with `look=true` its header is read if nothing is recorded |
+//! | `GET /cluster` | `ClusterTable`: the members of the node's cluster |
+//! | `POST /cluster/nodes/{node}/cordon`, `/drain`, `/uncordon` | 204; the node takes no work, or takes work again |
+//! | `POST /cluster/finalize` | `FinalizeReport`; the cluster has the newest format that all members can use |
 //! | `POST /shutdown` | 202 and `DrainStatus`: what the node waits for; this API answers until the node ends |
 //!
 //! Each node of a cluster has the records of the invocations that ran on it. With `cluster=true` the lists have those of all
@@ -41,6 +44,7 @@ mod activations;
 mod events;
 mod functions;
 mod logs;
+mod members;
 mod models;
 mod objects;
 mod refusal;
@@ -158,6 +162,11 @@ pub(crate) async fn serve<N: AdminSource>(node: Arc<N>, listener: UnixListener) 
         .route("/functions/{namespace}/{function}/code", get(functions::code::<N>))
         .route("/layers/{namespace}/{layer}/{version}/code", get(functions::layer_code::<N>))
         .route("/backup", get(backup::<N>))
+        .route("/cluster", get(members::table::<N>))
+        .route("/cluster/nodes/{node}/cordon", post(members::cordon::<N>))
+        .route("/cluster/nodes/{node}/drain", post(members::drain::<N>))
+        .route("/cluster/nodes/{node}/uncordon", post(members::uncordon::<N>))
+        .route("/cluster/finalize", post(members::finalize::<N>))
         .route("/shutdown", post(shutdown::<N>))
         .with_state(node);
     let served = axum::serve(OwnUserOnly(listener), router).with_graceful_shutdown(stop.cancelled_owned()).await;

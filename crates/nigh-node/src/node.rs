@@ -204,6 +204,9 @@ impl Node {
         let NodeParts { foundation, sandboxes, objects, llc, learning, .. } = &running.parts;
         let drain = foundation.settings.drain.duration();
         running.draining.get_or_init(Instant::now);
+        if let Some(cluster) = &foundation.cluster {
+            cluster.withdraw();
+        }
         tracing::info!("draining: new requests are rejected; {}", running.awaits());
         if let Err(error) = remove_if_there(&state.paths().endpoints()) {
             tracing::warn!(%error, "endpoints.json is still there while the doors close");

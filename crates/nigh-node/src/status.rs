@@ -1,6 +1,6 @@
 //! A node's status in the admin API, which `nigh status` shows.
 
-use nigh_engine::NodeRole;
+use nigh_engine::{Availability, NodeRole};
 use nigh_invoke::invoker::RuntimePrewarmed;
 pub use nigh_invoke::node_memory::MemoryStatus;
 pub use nigh_objects::cluster::CoherenceProtocol;
@@ -167,6 +167,12 @@ pub struct MemberStatus {
     pub address: String,
     /// The member's roles.
     pub roles: Vec<NodeRole>,
+    /// The version of its program; empty if the program does not tell it.
+    #[serde(default)]
+    pub version: String,
+    /// Whether it takes work.
+    #[serde(default)]
+    pub availability: Availability,
 }
 
 /// A shard that this node should serve and cannot.
@@ -242,6 +248,23 @@ pub struct ClusterStatus {
     pub members: Vec<MemberStatus>,
     /// The homes; none if this node is never a home.
     pub homes: Option<HomesStatus>,
+    /// The cluster's format; 0 in the status of a node of an older version.
+    #[serde(default)]
+    pub format: u32,
+}
+
+impl ClusterStatus {
+    /// What keeps the node from its part in the cluster. None if nothing does.
+    #[must_use]
+    pub fn trouble(&self) -> Option<String> {
+        let servers = self.servers.as_ref().and_then(ServersStatus::trouble);
+        let homes = || {
+            let homes = self.homes.as_ref()?;
+            let first = homes.troubles.first()?;
+            Some(format!("it cannot serve {} shards, first shard {}: {}", homes.troubles.len(), first.shard, first.why))
+        };
+        servers.or_else(homes)
+    }
 }
 
 /// The status of a node.

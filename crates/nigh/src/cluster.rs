@@ -1,4 +1,7 @@
-//! `nigh cluster`: a cluster on this machine, for trials; and the status of a node's cluster.
+//! `nigh cluster`: a cluster on this machine, for trials; the status of a node's cluster, and what an operator does to its
+//! members.
+
+mod members;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -15,6 +18,7 @@ use nigh_node::status::{ClusterStatus, CoherenceProtocol, Status};
 use serde_json::json;
 use tokio::time::sleep;
 
+use self::members::{DrainArgs, NodeArgs};
 use crate::context::Globals;
 use crate::end_signals::EndSignals;
 use crate::error::CliError;
@@ -43,6 +47,24 @@ Needs the program nats-server 2.12 or newer, in PATH or as `make peers` installs
     /// Show the members of the node's cluster, the homes of its shards, and, if the cluster is on this machine, its
     /// processes
     Status,
+    /// List the cluster's members: version, state, health, homes, invocations and memory of each
+    #[command(visible_alias = "list")]
+    Ls,
+    /// Send a node no new invocations and place no new homes on it; its doors answer, and restarts do not end it
+    Cordon(NodeArgs),
+    /// Let a node take work again after `cordon` or `drain`
+    Uncordon(NodeArgs),
+    /// Cordon a node, give its homes to other nodes, and wait until it has no home and no invocation
+    #[command(after_help = "\
+Ctrl-C ends this command, not the drain. The node keeps running, and stays drained over restarts.
+
+Examples:
+  nigh cluster drain node-2                     before its machine is taken away
+  nigh cluster drain node-2 --deadline '10 min'
+  nigh cluster drain node-2 --cancel            let it work again")]
+    Drain(DrainArgs),
+    /// After an upgrade of all nodes: use what only the new version reads. An older Nigh cannot join any more
+    Finalize,
 }
 
 /// Options of `nigh cluster up`.
@@ -70,6 +92,11 @@ pub(crate) async fn run(command: ClusterCommand, globals: &Globals) -> Result<Ex
     match command {
         ClusterCommand::Up(args) => up(args, globals).await,
         ClusterCommand::Status => status(globals).await.map(|()| ExitCode::SUCCESS),
+        ClusterCommand::Ls => members::list(globals).await.map(|()| ExitCode::SUCCESS),
+        ClusterCommand::Cordon(args) => members::cordon(args, globals).await.map(|()| ExitCode::SUCCESS),
+        ClusterCommand::Uncordon(args) => members::uncordon(args, globals).await.map(|()| ExitCode::SUCCESS),
+        ClusterCommand::Drain(args) => members::drain(args, globals).await,
+        ClusterCommand::Finalize => members::finalize(globals).await.map(|()| ExitCode::SUCCESS),
     }
 }
 
@@ -194,7 +221,7 @@ async fn status(globals: &Globals) -> Result<(), CliError> {
         told["processes"] = json!(processes);
         return output::json(&told);
     }
-    let ClusterStatus { name, coherence: protocol, servers, members, homes: kept } = cluster;
+    let ClusterStatus { name, coherence: protocol, servers, members, homes: kept, format: _ } = cluster;
     output::line(format_args!("Cluster {name}, as {} sees it", status.node))?;
     servers.map_or(Ok(()), |servers| {
         let trouble = servers.trouble().map(|trouble| coloured(Colour::Yellow, &trouble));

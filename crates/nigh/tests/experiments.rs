@@ -450,6 +450,35 @@ fn who_reads_or_writes_beside_nigh_sees_what_was_acknowledged_and_loses_nothing(
 }
 
 #[test]
+fn a_cluster_that_is_upgraded_and_downgraded_under_load_fails_no_request_and_loses_nothing() {
+    let test = "a_cluster_that_is_upgraded_and_downgraded_under_load_fails_no_request_and_loses_nothing";
+    build_programs();
+    let folder = tempfile::tempdir().unwrap();
+    let progress = folder.path().join("upgrade.state");
+    let load = ["upgrade", "--plans", "1", "--seed", "1", "--rate", "6", "--hold", "1"];
+    let output = experiment(&[&load[..], &["--json", "--progress", progress.to_str().unwrap()]].concat());
+    if let Some(reason) = not_installed(&output) {
+        return skip(test, reason);
+    }
+    let report = json(&output);
+    assert!(output.status.success(), "{report:#}");
+    for none in ["failed", "lost", "events_undone", "executions_undone"] {
+        assert_eq!(report[none], 0, "{none} of {report:#}");
+    }
+    let of = |field: &str| report[field].as_u64().unwrap();
+    assert_eq!((of("plans"), &report["violations"]), (1, &Value::Array(Vec::new())), "{report:#}");
+    // Three nodes are replaced; then the format is raised, the older program refused, and a node drained.
+    assert!(of("steps") >= 6 && of("requests") > 50, "{report:#}");
+    assert!(of("acknowledged") > 0 && of("events") > 0 && of("executions") > 0, "{report:#}");
+    for client in ["retrying", "ready"] {
+        for kind in ["put", "get", "invoke", "event", "openwhisk", "workflow"] {
+            assert!(report["by_kind"][format!("{client} {kind}")]["requests"].as_u64() > Some(0), "{client} {kind}");
+        }
+    }
+    assert!(!progress.exists(), "nothing is left to go on with");
+}
+
+#[test]
 fn slow_clients_at_every_door_fail_no_honest_call_and_are_ended() {
     let test = "slow_clients_at_every_door_fail_no_honest_call_and_are_ended";
     build_programs();

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use nigh_engine::Availability;
 use nigh_invoke::invocation::{Invoke as _, UpcomingInvocation};
 use nigh_terms::FunctionName;
 use serde_json::json;
@@ -45,6 +46,38 @@ async fn what_a_client_outside_has_written_is_known_to_the_next_dispatch() {
         let reader = format!("f{}", round % 5);
         let read = processes.invoke(["c2", "n1"][round as usize % 2], &reader, json!({"do": "get", "key": "k"})).await;
         assert_eq!(read["value"], value, "read at {read}");
+    }
+    processes.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cordoned_node_ends_what_it_runs_and_gets_nothing_new_until_it_is_uncordoned() {
+    let test = "a_cordoned_node_ends_what_it_runs_and_gets_nothing_new_until_it_is_uncordoned";
+    let Some(processes) = Processes::start(test).await else { return };
+    let dispatcher = processes.all["c1"].dispatcher.clone();
+    let waits = json!({"do": "wait", "key": "waited", "value": "v"});
+    let running = tokio::spawn(async move { invoke(&dispatcher, "waits", waits).await });
+    let cordoned = processes.until_held(1).await[0].clone();
+    let write = |function: String| {
+        let processes = &processes;
+        async move {
+            let wrote = processes.invoke("c1", &function, json!({"do": "put", "key": "k", "value": "v"})).await;
+            wrote["node"].as_str().unwrap().to_owned()
+        }
+    };
+    for availability in [Availability::Cordoned, Availability::Draining] {
+        processes.set_availability(&cordoned, availability);
+        for round in 0..20 {
+            assert_ne!(write(format!("f{round}")).await, cordoned, "{availability}, round {round}");
+        }
+    }
+    processes.held.go_on.notify_waiters();
+    assert_eq!(running.await.unwrap().unwrap()["node"], cordoned, "it has ended");
+    processes.set_availability(&cordoned, Availability::Available);
+    let (begin, mut round) = (Instant::now(), 0);
+    while write(format!("g{round}")).await != cordoned {
+        assert!(begin.elapsed() < PATIENCE, "nothing runs at {cordoned}");
+        round += 1;
     }
     processes.end().await;
 }

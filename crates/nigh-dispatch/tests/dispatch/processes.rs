@@ -13,7 +13,7 @@ use nigh_dispatch::{
     DispatchCalls, DispatchHomes, DispatchSettings, Dispatcher, DispatcherParts, OWNERS_TABLE, Ownership, RunDoor,
     RunDoorParts, report_all,
 };
-use nigh_engine::{LocalRegistry, NodeRole, Presence, PresentMember, Registry, StateFile};
+use nigh_engine::{Availability, LocalRegistry, NodeRole, Presence, PresentMember, Registry, StateFile};
 use nigh_functions::function::{Function, FunctionSource, Runtime};
 use nigh_invoke::applications::Applications;
 use nigh_invoke::invocation::gate::InvocationGate;
@@ -358,6 +358,15 @@ impl Processes {
     /// The members hear that `name` is gone.
     pub(crate) fn declare_gone(&self, name: &str) {
         self.present.send_modify(|present| present.retain(|member| member.node.0 != name));
+    }
+
+    /// The members hear whether `name` takes work.
+    pub(crate) fn set_availability(&self, name: &str, availability: Availability) {
+        self.present.send_modify(|present| {
+            for member in present.iter_mut().filter(|member| member.node.0 == name) {
+                member.presence = member.presence.clone().with_availability(availability);
+            }
+        });
     }
 
     /// A process is killed.

@@ -163,8 +163,7 @@ impl Membership for NatsMembership {
 }
 
 fn encoded(presence: &Presence) -> Arc<[u8]> {
-    // This cannot fail: numbers, texts and a list always have a JSON form.
-    serde_json::to_vec(presence).unwrap_or_default().into()
+    presence.encode().into()
 }
 
 /// An entry's value: the incarnation, then the presence.

@@ -9,6 +9,7 @@ use nigh_engine::RegistryError;
 use nigh_invoke::event_invoker::{EventError, RetryError};
 use nigh_sizing::memory_sizing::MemorySizingError;
 
+use crate::cluster::OperationError;
 use crate::learning::LearningError;
 
 /// The status and the text of the answer.
@@ -23,6 +24,14 @@ impl Refusal {
     pub(super) fn bad_id(text: &str) -> Self {
         let begin: String = text.chars().take(64).collect();
         Self(StatusCode::BAD_REQUEST, format!("{begin:?} is not an invocation's id"))
+    }
+
+    /// This node belongs to no cluster.
+    pub(super) fn no_cluster() -> Self {
+        Self(
+            StatusCode::CONFLICT,
+            "this node belongs to no cluster; docs/howto/cluster.md says how to make one".to_owned(),
+        )
     }
 
     /// A file of the node cannot be read.
@@ -75,6 +84,19 @@ impl From<ObjectError> for Refusal {
             ObjectError::InvalidArgument(_) | ObjectError::InvalidRequest(_) => StatusCode::BAD_REQUEST,
             ObjectError::ConditionalRequestConflict => StatusCode::CONFLICT,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        Self(status, error.to_string())
+    }
+}
+
+impl From<OperationError> for Refusal {
+    fn from(error: OperationError) -> Self {
+        let status = match &error {
+            OperationError::NoSuchNode(_) => StatusCode::NOT_FOUND,
+            OperationError::OldProgram(_) | OperationError::LastNode { .. } | OperationError::OldMembers { .. } => {
+                StatusCode::CONFLICT
+            }
+            OperationError::Registry(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };
         Self(status, error.to_string())
     }

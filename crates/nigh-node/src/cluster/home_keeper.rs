@@ -1,13 +1,13 @@
 //! Makes this node the home of its shards: watches the members and the map of homes, and lets `home_steps` do what
 //! `keeping` decides.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_recursion::async_recursion as boxed;
 use nigh_engine::nats::{Claimant, HomeEntry, NatsHomes, NatsLedger, NatsMembership};
-use nigh_engine::{LedgerError, Membership as _, NodeRole, Presence, PresentMember, RegistryError};
+use nigh_engine::{Availability, LedgerError, Membership as _, PresentMember, RegistryError};
 use nigh_rpc::Peers;
 use nigh_terms::{Clock, NodeId, ShardId};
 use parking_lot::Mutex;
@@ -18,8 +18,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::home_host::HomeHost;
 use super::home_steps::{HomeSteps, TakeError};
-use super::keeping::{ShardState, Step, View};
+use super::keeping::{ShardState, Step, View, may_be_homes};
 use super::newest::{Asker, OwnEpochs};
+use super::operations::announcer::Announcer;
 use super::seen_map::SeenMap;
 use crate::status::{HomeTrouble, HomesStatus};
 
@@ -38,8 +39,8 @@ const RETRY_DAMAGED: Duration = Duration::from_secs(60);
 pub(super) struct KeeperParts {
     pub(super) claimant: Claimant,
     pub(super) membership: Arc<NatsMembership>,
-    /// The presence of this node while it may be a home; its roles say whether it may.
-    pub(super) presence: Presence,
+    /// Tells the others that this node may be a home, if it has the role.
+    pub(super) announcer: Arc<Announcer>,
     pub(super) homes: NatsHomes,
     pub(super) ledger: NatsLedger,
     pub(super) host: Arc<dyn HomeHost>,
@@ -60,15 +61,13 @@ enum StepResult {
 pub struct HomeKeeper {
     ending: CancellationToken,
     status: Arc<Mutex<HomesStatus>>,
-    membership: Arc<NatsMembership>,
-    presence: Presence,
+    announcer: Arc<Announcer>,
     task: Option<JoinHandle<()>>,
 }
 
 impl HomeKeeper {
     pub(super) async fn start(parts: KeeperParts) -> Result<Self, RegistryError> {
-        let KeeperParts { membership, presence, .. } = &parts;
-        let (membership, presence) = (Arc::clone(membership), presence.clone());
+        let announcer = Arc::clone(&parts.announcer);
         let watched = parts.homes.watch()?;
         let mut map = SeenMap::new();
         for entry in parts.homes.list().await? {
@@ -78,9 +77,9 @@ impl HomeKeeper {
         let ending = CancellationToken::new();
         let keeping = KeeperTask::new(parts, map, Arc::clone(&status), ending.clone());
         // Not earlier, because the others release shards for this node as soon as they learn of it.
-        membership.tell(&presence);
+        announcer.serve_homes(true);
         let task = Some(tokio::spawn(keeping.run(watched)));
-        Ok(Self { ending, status, membership, presence, task })
+        Ok(Self { ending, status, announcer, task })
     }
 
     /// The status of the homes.
@@ -92,8 +91,7 @@ impl HomeKeeper {
     /// Releases all shards to the nodes that they are placed on; gives up after `patience`.
     #[boxed]
     pub async fn close(mut self, patience: Duration) {
-        let roles = self.presence.roles.iter().copied().filter(|role| *role != NodeRole::Memory);
-        self.membership.tell(&Presence::new(self.presence.number, &self.presence.address, roles));
+        self.announcer.serve_homes(false);
         self.ending.cancel();
         if let Some(mut task) = self.task.take()
             && timeout(patience, &mut task).await.is_err()
@@ -210,9 +208,13 @@ impl KeeperTask {
         let claimant = &self.steps.claimant;
         let seen = Arc::clone(&self.steps.seen.borrow());
         let present = self.present.borrow_and_update().clone();
-        let homes = present.iter().filter(|member| member.has(NodeRole::Memory)).map(|member| member.node.clone());
         let ends = self.ending.is_cancelled();
-        let members: BTreeSet<NodeId> = homes.filter(|node| !ends || *node != claimant.node).collect();
+        let mut members = may_be_homes(&present);
+        if ends {
+            members.remove(&claimant.node);
+        }
+        let own = present.iter().find(|member| member.node == claimant.node);
+        let is_cordoned = own.is_some_and(|own| own.presence.availability == Availability::Cordoned);
         let lives = |node: &NodeId, incarnation| {
             present.iter().any(|member| (&member.node, member.incarnation) == (node, incarnation))
         };
@@ -226,6 +228,7 @@ impl KeeperTask {
             members: &members,
             is_over: &is_over,
             is_member: lives(&claimant.node, claimant.incarnation),
+            keeps_homes: is_cordoned && !ends,
             shards: self.steps.shards,
             map: &seen.entries,
             own: &self.own,

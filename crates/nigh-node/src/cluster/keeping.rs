@@ -7,8 +7,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use nigh_engine::Revision;
 use nigh_engine::nats::ShardHome;
+use nigh_engine::{NodeRole, PresentMember, Revision};
 use nigh_terms::{Incarnation, Monotonic, NodeId, ShardId};
 
 use super::placement::place_homes;
@@ -35,6 +35,17 @@ pub(super) enum Step {
     Lost(ShardId),
 }
 
+/// The members on which homes are placed: those with the role `memory` that take work. If none of them takes work, all,
+/// because a shard without a home serves nobody.
+pub(super) fn may_be_homes(present: &[PresentMember]) -> BTreeSet<NodeId> {
+    let named = |fills: fn(&PresentMember) -> bool| {
+        let members = present.iter().filter(|member| fills(member));
+        members.map(|member| member.node.clone()).collect::<BTreeSet<_>>()
+    };
+    let available = named(|member| member.has(NodeRole::Memory));
+    if available.is_empty() { named(|member| member.could(NodeRole::Memory)) } else { available }
+}
+
 /// What a node knows.
 pub(super) struct View<'a> {
     pub(super) node: &'a NodeId,
@@ -45,6 +56,8 @@ pub(super) struct View<'a> {
     pub(super) is_over: &'a dyn Fn(&NodeId, Incarnation) -> bool,
     /// True if this incarnation of this node is still a member.
     pub(super) is_member: bool,
+    /// True if this node is cordoned: it keeps the homes that it has, though they are placed elsewhere.
+    pub(super) keeps_homes: bool,
     pub(super) shards: u16,
     pub(super) map: &'a BTreeMap<ShardId, (ShardHome, Revision)>,
     pub(super) own: &'a BTreeMap<ShardId, ShardState>,
@@ -83,7 +96,9 @@ impl View<'_> {
             let (own, is_wanted) = (self.own.get(&shard), wanted.get(&shard) == Some(self.node));
             let step = match own {
                 Some(ShardState::Busy) => None,
-                Some(ShardState::Held) => (is_own(&shard) && !is_wanted).then_some(Step::LetGo(shard)),
+                Some(ShardState::Held) => {
+                    (is_own(&shard) && !is_wanted && !self.keeps_homes).then_some(Step::LetGo(shard))
+                }
                 Some(ShardState::Waits(until)) if *until > self.now => None,
                 Some(ShardState::Waits(_)) | None => {
                     let free = is_own(&shard) || self.map.get(&shard).is_none_or(|(home, _)| !self.lives(home));
@@ -102,6 +117,8 @@ impl View<'_> {
 
 #[cfg(test)]
 mod tests {
+    use nigh_engine::{Availability, Presence};
+    use nigh_terms::NodeNumber;
     use serde_json::json;
 
     use super::*;
@@ -122,6 +139,7 @@ mod tests {
         map: BTreeMap<ShardId, (ShardHome, Revision)>,
         own: BTreeMap<ShardId, ShardState>,
         is_member: bool,
+        keeps_homes: bool,
     }
 
     impl KeeperCase {
@@ -129,7 +147,7 @@ mod tests {
         fn new(living: &[(&str, u64)], homes: [Option<(ShardHome, Revision)>; 2]) -> Self {
             let map = (0..).map(ShardId).zip(homes).filter_map(|(shard, home)| Some((shard, home?))).collect();
             let living = living.iter().map(|(name, life)| (node(name), Incarnation(*life))).collect();
-            Self { living, map, own: BTreeMap::new(), is_member: true }
+            Self { living, map, own: BTreeMap::new(), is_member: true, keeps_homes: false }
         }
 
         fn own(mut self, own: &[(u16, ShardState)]) -> Self {
@@ -139,12 +157,13 @@ mod tests {
 
         /// The steps of node `a` in its incarnation 2.
         fn steps(&self) -> Vec<Step> {
-            let Self { living, map, own, is_member } = self;
+            let Self { living, map, own, is_member, keeps_homes } = self;
             let node = node("a");
             let (now, incarnation) = (Monotonic(100), Incarnation(2));
             let members = &living.keys().cloned().collect();
             let is_over = &|node: &NodeId, life| living.get(node) != Some(&life);
-            View { node: &node, incarnation, members, is_over, is_member: *is_member, shards: 2, map, own, now }.steps()
+            let (is_member, keeps_homes, shards) = (*is_member, *keeps_homes, 2);
+            View { node: &node, incarnation, members, is_over, is_member, keeps_homes, shards, map, own, now }.steps()
         }
     }
 
@@ -191,5 +210,51 @@ mod tests {
         assert_eq!(known.steps(), [Step::Lost(ShardId(1))]);
         known.is_member = true;
         assert_eq!(known.steps(), [Step::Lost(ShardId(1)), Step::LetGo(ShardId(0))], "it gave up the role");
+    }
+
+    fn member(name: &str, availability: Availability) -> PresentMember {
+        let presence = Presence::new(NodeNumber(1), "h:1", [NodeRole::Memory]).with_availability(availability);
+        PresentMember { node: node(name), incarnation: Incarnation(1), presence }
+    }
+
+    #[test]
+    fn homes_are_placed_on_members_that_take_work_and_on_all_if_none_does() {
+        let names = |members: &[PresentMember]| -> Vec<String> {
+            may_be_homes(members).into_iter().map(|node| node.0).collect()
+        };
+        let away = [member("a", Availability::Cordoned), member("b", Availability::Draining)];
+        assert_eq!(names(&away), ["a", "b"]);
+        let [a, b] = away;
+        assert_eq!(names(&[a, member("c", Availability::Available), b]), ["c"]);
+    }
+
+    #[test]
+    fn a_cordoned_node_keeps_its_homes_and_takes_none_and_a_draining_one_lets_go_of_all() {
+        // Homes are placed on b alone, because a takes no work.
+        let homes = [Some(home("a", 2, false)), None];
+        let mut known = KeeperCase::new(&[("b", 1)], homes).own(&[(0, ShardState::Held)]);
+        known.living.insert(node("a"), Incarnation(2));
+        let steps = |known: &KeeperCase| {
+            let (own, members) = (node("a"), BTreeSet::from([node("b")]));
+            let is_over = &|of: &NodeId, life| known.living.get(of) != Some(&life);
+            let KeeperCase { map, own: shards, keeps_homes, .. } = known;
+            let view = View {
+                node: &own,
+                incarnation: Incarnation(2),
+                members: &members,
+                is_over,
+                is_member: true,
+                keeps_homes: *keeps_homes,
+                shards: 2,
+                map,
+                own: shards,
+                now: Monotonic(100),
+            };
+            view.steps()
+        };
+        known.keeps_homes = true;
+        assert_eq!(steps(&known), []);
+        known.keeps_homes = false;
+        assert_eq!(steps(&known), [Step::LetGo(ShardId(0))]);
     }
 }

@@ -11,32 +11,28 @@ mod home_steps;
 mod keeping;
 pub(crate) mod memory;
 mod newest;
+mod operations;
 mod placement;
 pub(crate) mod records;
 mod seen_map;
 mod servers;
 mod shape;
+mod start_error;
 mod summary;
 
-use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_recursion::async_recursion as boxed;
-use nigh_engine::nats::{
-    Claimant, Cluster, ClusterError, NatsHistories, NatsHomes, NatsLedger, NatsMembership, NatsRegistry,
-};
+use nigh_engine::nats::{Claimant, Cluster, NatsHistories, NatsHomes, NatsLedger, NatsMembership, NatsRegistry};
 use nigh_engine::{Membership as _, NodeRole, Presence, PresentMember, Registry, RegistryError, node_number};
 use nigh_objects::cluster::CoherenceProtocol;
-use nigh_rpc::certificates::CertificateError;
 use nigh_rpc::{
-    CertificateFiles, ClientSettings, Credentials, Handler, Hello, Identity, NameError, PeerAddress, Peers, Role,
-    Security, ServerSettings, serve,
+    CertificateFiles, ClientSettings, Credentials, Handler, Hello, Identity, PeerAddress, Peers, Role, Security,
+    ServerSettings, serve,
 };
 use nigh_terms::{Clock, NodeId, NodeNumber, SecretKey};
 use parking_lot::Mutex;
-use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -45,6 +41,7 @@ use tokio_util::task::TaskTracker;
 use self::calls::Calls;
 use self::home_keeper::KeeperParts;
 use self::newest::OwnEpochs;
+use self::operations::announcer::{Announced, Announcer};
 use crate::config::{ClusterSettings, DamagedJournal, Settings};
 use crate::outside_door::{SecretFileError, read_private};
 use crate::status::{ClusterStatus, HomesStatus, Level, MemberStatus};
@@ -52,53 +49,26 @@ use crate::status::{ClusterStatus, HomesStatus, Level, MemberStatus};
 pub use self::calls::FIRST_OBJECT_METHOD;
 pub use self::home_host::HomeHost;
 pub use self::home_keeper::HomeKeeper;
+pub(crate) use self::operations::OperationError;
+pub(crate) use self::operations::member_load::{MemberLoad, ReportLoad};
+pub use self::operations::{AbsentMember, ClusterTable, FinalizeReport, MemberRow, MemberState};
 pub use self::placement::place_homes;
+pub use self::start_error::ClusterStartError;
 
 /// The folder, below the state folder, for copies of damaged messages of journals.
 const DAMAGED: &str = "damaged";
-
-/// Why a node cannot become a member of its cluster.
-#[derive(Debug, Error)]
-#[expect(missing_docs, reason = "each source says what happened")]
-pub enum ClusterStartError {
-    #[error(transparent)]
-    Cluster(#[from] ClusterError),
-    #[error(transparent)]
-    Registry(#[from] RegistryError),
-    #[error(transparent)]
-    Certificates(#[from] CertificateError),
-    #[error("the node's name: {0}; set another with --set node=NAME")]
-    Name(#[from] NameError),
-    #[error(transparent)]
-    Token(#[from] SecretFileError),
-    #[error(
-        "cluster.shards is {own}, but the cluster {name} was made with {theirs} for good: set cluster.shards = {theirs}, \
-         or another cluster.name for another cluster"
-    )]
-    OtherShards { name: String, own: u16, theirs: u16 },
-    #[error(
-        "cluster.coherence is {own}, but the cluster {name} was made with {theirs} for good: set cluster.coherence = \
-         {theirs}, or another cluster.name for another cluster"
-    )]
-    OtherCoherence { name: String, own: CoherenceProtocol, theirs: CoherenceProtocol },
-    #[error("{} is of {found}, and this node is {own}: issue it one of its own with `nigh certificates`", .path.display())]
-    OtherIdentity { path: PathBuf, found: Identity, own: Identity },
-    #[error(
-        "cluster.listen {address}: {source}; set another with --set cluster.listen=ADDRESS, port 0 takes a free one"
-    )]
-    Bind { address: SocketAddr, source: std::io::Error },
-}
 
 /// This node's part in its cluster.
 pub struct ClusterEngine {
     settings: ClusterSettings,
     clock: Arc<dyn Clock>,
     claimant: Claimant,
-    /// What this node announces when it may be a home.
+    /// This node with all its roles and its program.
     presence: Presence,
     servers: Cluster,
     registry: Arc<NatsRegistry>,
     membership: Arc<NatsMembership>,
+    announcer: Arc<Announcer>,
     ledger: NatsLedger,
     histories: NatsHistories,
     homes: NatsHomes,
@@ -130,13 +100,18 @@ impl ClusterEngine {
         let (listener, address) = bound.map_err(|source| ClusterStartError::Bind { address: listen, source })?;
         let servers = Cluster::connect(cluster.servers(token(cluster)?)).await?;
         let registry = Arc::new(NatsRegistry::open(servers.clone()).await?);
-        shape::agree(&*registry, cluster).await?;
+        let formats = cluster.formats();
+        let format = shape::agree(&*registry, cluster, formats).await?;
         let number = node_number(&*registry, &node).await?;
         let address = cluster.advertise.clone().unwrap_or_else(|| address.to_string());
         let presence = Presence::new(number, &address, cluster.roles.0.iter().copied());
-        // No node may release a shard for this one before it serves.
-        let first = Presence::new(number, &address, presence.roles.iter().copied().filter(|r| *r != NodeRole::Memory));
-        let membership = NatsMembership::join(servers.clone(), node.clone(), &first, Arc::clone(&clock)).await?;
+        let presence = presence.of_program(operations::VERSION, formats);
+        let set = operations::availability::of(&*registry, &node).await?;
+        let announced = Announced::starting(presence.clone(), set, format);
+        let told = announced.presence();
+        let membership = NatsMembership::join(servers.clone(), node.clone(), &told, Arc::clone(&clock)).await?;
+        let membership = Arc::new(membership);
+        let announcer = Arc::new(Announcer::new(Arc::clone(&membership), announced));
         let incarnation = membership.incarnation();
         let keep_damaged =
             (settings.writes.on_damage == DamagedJournal::KeepAside).then(|| settings.state.join(DAMAGED));
@@ -152,6 +127,7 @@ impl ClusterEngine {
             dispatch: OnceLock::new(),
             running: OnceLock::new(),
             records: OnceLock::new(),
+            load: OnceLock::new(),
         });
         let (ending, tasks) = (CancellationToken::new(), TaskTracker::new());
         let door = Arc::clone(&calls) as Arc<dyn Handler>;
@@ -171,7 +147,8 @@ impl ClusterEngine {
             presence,
             servers,
             registry,
-            membership: Arc::new(membership),
+            membership,
+            announcer,
             ledger,
             histories,
             homes,
@@ -198,7 +175,7 @@ impl ClusterEngine {
         let keeper = HomeKeeper::start(KeeperParts {
             claimant: self.claimant.clone(),
             membership: Arc::clone(&self.membership),
-            presence: self.presence.clone(),
+            announcer: Arc::clone(&self.announcer),
             homes: self.homes.clone(),
             ledger: self.ledger.clone(),
             host,
@@ -310,7 +287,12 @@ impl ClusterEngine {
             Security::Tls(_) => "by mutual TLS",
         };
         let (number, address, roles) = (self.number(), &self.presence.address, roles.join(" and "));
-        let detail = format!("{name}, of {shards} shards; node {number} for {roles}, called at {address} {secured}");
+        let mut detail =
+            format!("{name}, of {shards} shards; node {number} for {roles}, called at {address} {secured}");
+        let availability = self.announcer.availability();
+        if !availability.takes_work() {
+            detail += &format!("; {availability}: `nigh cluster uncordon {}` ends that", self.claimant.node);
+        }
         let trouble = self.servers_status().trouble();
         let (on, detail) =
             (trouble.is_none(), trouble.map_or(detail.clone(), |trouble| format!("{trouble}; {detail}")));
@@ -329,11 +311,14 @@ impl ClusterEngine {
                 number: member.presence.number.0,
                 incarnation: member.incarnation.0,
                 address: member.presence.address.clone(),
-                roles: member.presence.roles.iter().copied().collect(),
+                roles: member.presence.roles.union(&member.presence.withheld).copied().collect(),
+                version: member.presence.version.clone(),
+                availability: member.presence.availability,
             })
             .collect();
         let (name, coherence) = (self.settings.name.clone(), self.settings.coherence);
-        ClusterStatus { name, coherence, servers: Some(self.servers_status()), members, homes: self.homes_status() }
+        let (servers, homes, format) = (Some(self.servers_status()), self.homes_status(), self.format());
+        ClusterStatus { name, coherence, servers, members, homes, format }
     }
 
     /// The homes; none before `serve`.

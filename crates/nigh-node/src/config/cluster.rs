@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use nigh_engine::NodeRole;
 use nigh_engine::nats;
+use nigh_engine::{FormatRange, NodeRole};
 use nigh_objects::cluster::CoherenceProtocol;
 use nigh_terms::{ByteSize, SecretKey};
 use serde::{Deserialize, Serialize};
@@ -75,6 +75,8 @@ pub struct ClusterSettings {
     pub plain: bool,
     /// The roles of this node: `run`, `memory`, `controller`; some member needs `controller`.
     pub roles: Roles,
+    /// The newest cluster format that this node uses; if absent, all that its program knows. For trials of an upgrade.
+    pub format_max: Option<u32>,
 }
 
 impl Default for ClusterSettings {
@@ -97,6 +99,7 @@ impl Default for ClusterSettings {
             certificates: None,
             plain: false,
             roles: Roles(BTreeSet::from([NodeRole::Run, NodeRole::Memory])),
+            format_max: None,
         }
     }
 }
@@ -114,6 +117,12 @@ impl ClusterSettings {
             replicas: self.replicas,
             answer_within: self.answer.duration(),
         }
+    }
+
+    /// The cluster formats that this node can use.
+    #[must_use]
+    pub fn formats(&self) -> FormatRange {
+        self.format_max.map_or(FormatRange::OWN, |newest| FormatRange::OWN.up_to(newest))
     }
 
     /// The settings of shards' journals. Damaged messages are copied to `keep_damaged`, if it is given.
@@ -196,6 +205,9 @@ impl ClusterSettings {
                 broken("plain", "cluster.certificates is set too; set only one of the two".to_owned());
             }
             _ => {}
+        }
+        if let Some(newest) = self.format_max.filter(|newest| !FormatRange::OWN.has(*newest)) {
+            broken("format_max", format!("{newest} is none of this program's, {}", FormatRange::OWN));
         }
         if self.roles.0.is_empty() {
             broken("roles", "a node without a role does nothing; the default is run and memory".to_owned());

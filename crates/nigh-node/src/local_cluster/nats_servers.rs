@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::ops::Range;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,6 +16,11 @@ use super::process::Process;
 const PROGRAM: &str = "nats-server";
 /// The folder of `make peers`, below the user's cache folder.
 const INSTALLED: &str = "nigh/peers";
+/// The ports that processes listen at: below those that Linux gives to outgoing connections (ip(7),
+/// `ip_local_port_range`).
+const PORTS: Range<u16> = 10_240..32_768;
+/// Attempts to find free ports.
+const PORT_ATTEMPTS_MAX: usize = 10_000;
 /// How long a server may take to end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -58,10 +64,24 @@ pub fn find_nats_server() -> Option<PathBuf> {
     on_path.or_else(installed)
 }
 
-/// `count` free ports of this machine's loopback.
+/// `count` free ports of this machine's loopback. None is one that Linux gives to outgoing connections, which could take the
+/// port of a node while the node restarts.
 pub(super) fn free_ports(count: usize) -> io::Result<Vec<u16>> {
-    let held: io::Result<Vec<_>> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0")).collect();
-    held?.iter().map(|listener| listener.local_addr().map(|address| address.port())).collect()
+    let mut held: Vec<TcpListener> = Vec::new();
+    for _ in 0..PORT_ATTEMPTS_MAX {
+        if held.len() == count {
+            break;
+        }
+        match TcpListener::bind((Ipv4Addr::LOCALHOST, rand::random_range(PORTS))) {
+            Ok(listener) => held.push(listener),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+            Err(error) => return Err(error),
+        }
+    }
+    if held.len() < count {
+        return Err(io::Error::other(format!("no {count} free ports between {} and {}", PORTS.start, PORTS.end)));
+    }
+    held.iter().map(|listener| listener.local_addr().map(|address| address.port())).collect()
 }
 
 impl NatsServers {

@@ -25,6 +25,8 @@ pub struct Process {
     program: PathBuf,
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
+    /// Variables of the program that it runs now.
+    of_program: Vec<(String, String)>,
     /// The network namespace that the process runs in. None for the namespace of this process.
     network: Option<String>,
     log: PathBuf,
@@ -60,6 +62,7 @@ impl Process {
             program,
             arguments,
             environment: Vec::new(),
+            of_program: Vec::new(),
             network: None,
             log,
             child: None,
@@ -73,6 +76,11 @@ impl Process {
     pub fn with_environment(mut self, environment: Vec<(String, String)>) -> Self {
         self.environment = environment;
         self
+    }
+
+    /// From its next start on it runs `program` with these variables beside its own, as after an upgrade.
+    pub fn set_program(&mut self, program: &Path, variables: Vec<(String, String)>) {
+        (self.program, self.of_program) = (program.to_owned(), variables);
     }
 
     /// Sets its network namespace.
@@ -126,7 +134,7 @@ impl Process {
         if let Some(network) = &self.network {
             command.args(["ip", "netns", "exec", network]);
         }
-        command.arg(&self.program).args(&self.arguments).envs(self.environment.iter().cloned());
+        command.arg(&self.program).args(&self.arguments).envs(self.environment.iter().chain(&self.of_program).cloned());
         // The terminal's signals reach only this process, which ends the others in order.
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).process_group(0);
         self.child = Some(command.spawn()?);

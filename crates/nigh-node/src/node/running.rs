@@ -20,7 +20,7 @@ use super::parts::NodeParts;
 use super::workflows::Workflows;
 use crate::admin;
 use crate::backup::source::BackupSource;
-use crate::cluster::ClusterEngine;
+use crate::cluster::{ClusterEngine, MemberLoad, ReportLoad};
 use crate::config::ShownSetting;
 use crate::endpoints::Endpoints;
 use crate::learning::MemoryModels;
@@ -210,6 +210,21 @@ impl admin::AdminSource for RunningNode {
 
     fn stop(&self) -> &CancellationToken {
         &self.stop
+    }
+}
+
+impl ReportLoad for RunningNode {
+    fn load(&self) -> MemberLoad {
+        let (pool, foundation) = (self.invocations.invoker.in_use(), &self.parts.foundation);
+        let trouble = foundation.cluster.as_ref().and_then(|cluster| cluster.status().trouble());
+        let ends = || self.draining.get().map(|_| "it ends".to_owned());
+        MemberLoad {
+            started: self.started.rfc3339(),
+            invocations: pool.running + pool.waiting,
+            booked: pool.booked,
+            memory: foundation.settings.functions.memory,
+            trouble: ends().or(trouble),
+        }
     }
 }
 

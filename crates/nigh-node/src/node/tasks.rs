@@ -13,6 +13,7 @@ use super::running::{RunningNode, end_with_membership};
 use super::workflows::lead_executions;
 use crate::admin;
 use crate::background;
+use crate::cluster::ReportLoad;
 use crate::cluster::memory::{MemberMemory, MemoryDoor, MemoryHost};
 use crate::outside_door::OutsideDoor;
 
@@ -54,6 +55,9 @@ impl Tasks {
             let (present, over, until) = (cluster.present(), running.asked_to_stop.clone(), running.stop.clone());
             tasks.spawn(member.follow(present, over, until));
             cluster.serve_records(parts.activations.clone());
+            cluster.report_load_by(&(Arc::clone(running) as Arc<dyn ReportLoad>));
+            let (follower, over) = (cluster.operations_follower(), running.asked_to_stop.clone());
+            tasks.spawn(follower.run(over, running.stop.clone()));
             let memory = &parts.objects.memory;
             let door = Arc::new(MemoryDoor(memory.clone()));
             cluster.serve(Arc::new(MemoryHost(memory.clone())), Some(door)).await?;

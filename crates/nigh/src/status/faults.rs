@@ -94,6 +94,7 @@ mod tests {
             }),
             members: Vec::new(),
             homes: Some(HomesStatus { shards: 8, without: vec![nigh_terms::ShardId(1)], ..HomesStatus::default() }),
+            format: 1,
         });
         let told = faults(&status).join("\n");
         for part in [

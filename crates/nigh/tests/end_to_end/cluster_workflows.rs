@@ -107,7 +107,7 @@ impl Nodes {
         serde_json::from_str(&self.ok(node, &all)).unwrap()
     }
 
-    fn begin(&self, node: usize, arguments: &[&str]) -> Child {
+    pub(crate) fn begin(&self, node: usize, arguments: &[&str]) -> Child {
         command(&self.states[node]).args(arguments).spawn().unwrap()
     }
 

@@ -9,6 +9,7 @@ mod attachments;
 mod backup;
 mod builds;
 mod cache_ways;
+mod cluster_operations;
 mod cluster_outsiders;
 mod cluster_records;
 mod cluster_schedules;

@@ -93,6 +93,7 @@ fn a_node_is_alone_or_belongs_to_a_cluster_whose_other_values_are_the_usual_ones
         ("cluster.coherence", "mesi", "version-check"),
         ("cluster.journal_max", "1 MiB", "four times"),
         ("cluster.listen", "0.0.0.0:1", "allow_remote"),
+        ("cluster.format_max", "99", "formats 1 to 2"),
         ("cluster.advertise", "here", "host:port"),
         ("cluster.roles", "king", "no role"),
         ("cluster.roles", "", "without a role"),

@@ -90,3 +90,20 @@ async fn what_another_process_answers_in_a_node_s_state_folder_is_not_the_node_s
     node.process().kill().unwrap();
     assert_eq!(node.status().await, None);
 }
+
+#[test]
+fn a_process_runs_another_program_with_its_variables_from_its_next_start_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let (log, shell) = (folder.path().join("log"), Path::new("/bin/sh"));
+    let says = vec!["-c".to_owned(), "echo \"$0 $NIGH_TEST_OF_PROGRAM $NIGH_TEST_OWN\"".to_owned(), "said".to_owned()];
+    let own = vec![("NIGH_TEST_OWN".to_owned(), "own".to_owned())];
+    let mut process = Process::new("p", shell, says, &log).with_environment(own);
+    let mut line = |variables| {
+        process.set_program(shell, variables);
+        process.run().unwrap();
+        assert!(process.wait(Duration::from_secs(10)));
+        process.last_line()
+    };
+    assert_eq!(line(vec![("NIGH_TEST_OF_PROGRAM".to_owned(), "older".to_owned())]), "said older own");
+    assert_eq!(line(Vec::new()), "said  own");
+}
