@@ -43,7 +43,7 @@ pub enum OverQuota {
     },
     /// Its invocations book too much memory.
     #[error(
-        "rate exceeded: the invocations of namespace {namespace} book {booked}, this one {wanted}, and {limit} are \
+        "the invocations of namespace {namespace} book {booked}, this one {wanted}, and {limit} are \
          allowed; invoke again when some have ended"
     )]
     Memory {
