@@ -253,11 +253,12 @@ fn a_key_that_is_disabled_or_removed_at_one_node_is_refused_at_all_within_a_seco
         (0..3).all(|node| called(&nodes.states[node], &python, &key, &["functions"])["functions"] == expected)
     };
     wait_for("the key at all nodes", || at_all(&nodes, "ok"));
-    for (verb, more, expected) in [
-        ("disable", &[][..], "UnrecognizedClientException"),
+    let changes: [(&str, &[&str], &str); 3] = [
+        ("disable", &[], "UnrecognizedClientException"),
         ("enable", &[], "ok"),
         ("rm", &["--yes"], "UnrecognizedClientException"),
-    ] {
+    ];
+    for (verb, more, expected) in changes {
         nodes.ok(1, &[&["keys", verb, "shared"], more].concat());
         let changed = Instant::now();
         std::thread::sleep(EVERYWHERE_AFTER.saturating_sub(changed.elapsed()));

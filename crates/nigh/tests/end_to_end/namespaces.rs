@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
+use nigh_engine::{AccessKeys, LocalRegistry, NamespaceQuota, StateFile};
+use nigh_terms::Namespace;
 use serde_json::{Value, json};
 
 use crate::platform::{Node, python, sdk_environment, wait_for};
@@ -58,6 +60,14 @@ fn burst(node: &Node, python: &Path, key: &Value, call: &str, count: usize, at_o
     said["codes"].clone()
 }
 
+/// The quota of the namespace in the state of a stopped node.
+fn quota_in(state: &Path) -> NamespaceQuota {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let registry = LocalRegistry::new(StateFile::open(&state.join("state.redb")).unwrap());
+    let keys = runtime.block_on(AccessKeys::load(&registry)).unwrap();
+    keys.namespaces().quota(&Namespace::new("team-a").unwrap())
+}
+
 /// Writes the key as a profile of the credentials file, so that the command can act for the namespace.
 fn add_profile(node: &Node, created: &Value) {
     let path = node.state.join("credentials");
@@ -97,8 +107,8 @@ fn a_namespace_over_its_quota_is_refused_with_the_words_of_each_door_and_others_
     assert!(!deployed && why.contains("quota"), "{why}");
     assert!(deploy(&node, "team-a", "sleeper").0, "a function that is there can be changed");
 
-    // Requests: a burst of a second's, and what a second brings while the burst is sent.
-    quota(&["--requests", "5/s"]);
+    // Requests: one, and what the seconds bring in which the burst is sent.
+    quota(&["--requests", "1/s"]);
     let codes = burst(&node, &python, &key, "list", 60, 12);
     assert!(codes["SlowDown"].as_u64().unwrap() >= 30, "{codes}");
     assert!(codes["ok"].as_u64().unwrap() >= 1, "{codes}");
@@ -154,6 +164,8 @@ fn a_namespace_and_its_quota_outlive_the_node_and_its_backup_and_go_when_they_ar
     let again = node.state.with_file_name("again");
     let restored = crate::platform::command(&again).args(["restore", backup.to_str().unwrap()]).output().unwrap();
     assert!(restored.status.success(), "{}", String::from_utf8_lossy(&restored.stderr));
+    let quota = NamespaceQuota { functions: Some(7), requests: Some(100), ..NamespaceQuota::default() };
+    assert_eq!(quota_in(&again), quota);
 
     let full = node.nigh(["namespaces", "rm", "team-a", "--yes"]);
     let words = String::from_utf8(full.stderr).unwrap();
