@@ -198,11 +198,7 @@ impl Invoker {
         why: Option<String>,
         booking: Option<MemoryBooking>,
     ) -> Result<InvocationResult, InvokeError> {
-        let run = Arc::clone(&self.inner).run(function, request, entrance, why);
-        let run = self.inner.tasks.spawn(async move {
-            let _until_the_end = booking;
-            run.await
-        });
+        let run = self.inner.tasks.spawn(Arc::clone(&self.inner).run(function, request, entrance, why, booking));
         run.await.unwrap_or_else(|lost| {
             tracing::error!(error = %lost, "an invocation was lost");
             Err(InvokeError::Internal("the invocation was lost; Nigh's log says why".to_owned()))
@@ -236,8 +232,9 @@ impl InvokerState {
         request: CheckedRequest,
         entrance: Entrance,
         why: Option<String>,
+        booking: Option<MemoryBooking>,
     ) -> Result<InvocationResult, InvokeError> {
-        let asked = self.clock.monotonic();
+        let (asked, _until_the_end) = (self.clock.monotonic(), booking);
         let CheckedRequest { request, client_context } = request;
         self.latest.lock().had(&function, &request.payload);
         let mut call = Call {

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     fn headers(fields: &[(&'static str, &'static str)]) -> HeaderMap {
-        fields.iter().map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap())).collect()
+        fields.iter().map(|&(name, value)| (HeaderName::from_static(name), value.parse().unwrap())).collect()
     }
 
     #[test]
