@@ -218,7 +218,7 @@ impl Namespaces {
     /// If it has sent as many in this second as it may.
     pub fn take_request(&self, namespace: &Namespace, now: impl FnOnce() -> Monotonic) -> Result<(), OverQuota> {
         let Some(usage) = self.usage(namespace) else { return Ok(()) };
-        usage.take_request(self.0.nodes.load(Ordering::Relaxed), now())
+        usage.take_request(self.0.nodes.load(Ordering::Relaxed), now()).map_err(counted)
     }
 
     /// Books memory for an invocation, until the result is dropped; nothing where the namespace has no document.
@@ -226,7 +226,7 @@ impl Namespaces {
     /// # Errors
     /// If the namespace's invocations would book more than they may.
     pub fn book(&self, namespace: &Namespace, memory: ByteSize) -> Result<Option<MemoryBooking>, OverQuota> {
-        self.usage(namespace).map(|usage| usage.book(memory)).transpose()
+        self.usage(namespace).map(|usage| usage.book(memory)).transpose().map_err(counted)
     }
 
     /// Counts bytes that are about to be stored.
@@ -234,7 +234,7 @@ impl Namespaces {
     /// # Errors
     /// If the namespace would store more than it may.
     pub fn store(&self, namespace: &Namespace, bytes: u64) -> Result<(), OverQuota> {
-        self.usage(namespace).map_or(Ok(()), |usage| usage.store(bytes))
+        self.usage(namespace).map_or(Ok(()), |usage| usage.store(bytes)).map_err(counted)
     }
 
     /// Whether the namespace may have one function more than the `count` that it has.
@@ -243,7 +243,9 @@ impl Namespaces {
     /// If it has as many as it may have.
     pub fn check_functions(&self, namespace: &Namespace, count: usize) -> Result<(), OverQuota> {
         match self.quota(namespace).functions {
-            Some(limit) if count as u64 >= limit => Err(OverQuota::Functions { namespace: namespace.clone(), limit }),
+            Some(limit) if count as u64 >= limit => {
+                Err(counted(OverQuota::Functions { namespace: namespace.clone(), limit }))
+            }
             _ => Ok(()),
         }
     }
@@ -279,6 +281,18 @@ impl Namespaces {
     fn forget(&self, namespace: &Namespace) {
         self.0.known.write().remove(namespace);
     }
+}
+
+/// Counts a refusal.
+fn counted(over: OverQuota) -> OverQuota {
+    let quota = match over {
+        OverQuota::Requests { .. } => "requests",
+        OverQuota::Memory { .. } => "memory",
+        OverQuota::Stored { .. } => "stored",
+        OverQuota::Functions { .. } => "functions",
+    };
+    metrics::counter!("nigh_quota_refusals_total", "quota" => quota).increment(1);
+    over
 }
 
 fn changed_too_often(namespace: &Namespace) -> RegistryError {
