@@ -33,6 +33,16 @@
 //! | `GET /cluster` | `ClusterTable`: the members of the node's cluster |
 //! | `POST /cluster/nodes/{node}/cordon`, `/drain`, `/uncordon` | 204; the node takes no work, or takes work again |
 //! | `POST /cluster/finalize` | `FinalizeReport`; the cluster has the newest format that all members can use |
+//! | `GET /keys` | `[ListedKey]`: the clients' keys, without their secrets |
+//! | `POST /keys` of `NewKey` | `CreatedKey`, with its secret |
+//! | `GET /keys/{key}` | `ListedKey`; `key` is an id or a name |
+//! | `POST /keys/{key}/rotate?overlap_s` | `CreatedKey`: its successor; the key is refused after the overlap |
+//! | `POST /keys/{key}/{enable,disable,rm}` | 204 |
+//! | `GET /namespaces` | `[ListedNamespace]` |
+//! | `POST /namespaces` of `NewNamespace` | `CreatedKey`: its first key |
+//! | `GET /namespaces/{namespace}` | `ListedNamespace` |
+//! | `POST /namespaces/{namespace}/quota` of `NamespaceQuota` | 204; it replaces the quota |
+//! | `POST /namespaces/{namespace}/rm?everything` | 204; refused if it is not empty, unless `everything=true` |
 //! | `POST /shutdown` | 202 and `DrainStatus`: what the node waits for; this API answers until the node ends |
 //!
 //! Each node of a cluster has the records of the invocations that ran on it. With `cluster=true` the lists have those of all
@@ -43,9 +53,11 @@
 mod activations;
 mod events;
 mod functions;
+mod keys;
 mod logs;
 mod members;
 mod models;
+mod namespaces;
 mod objects;
 mod refusal;
 
@@ -78,6 +90,7 @@ use crate::llc::LlcStatus;
 use crate::piped_body;
 use crate::profiling::{ModelRows, ProfileReport, ProfileRequest, ProfilingError};
 use crate::status::{DrainStatus, Status};
+use crate::tenancy::Tenancy;
 
 pub use self::logs::{LogEntry, LogLine};
 
@@ -120,6 +133,8 @@ pub(crate) trait AdminSource: Send + Sync + 'static {
     fn functions(&self) -> &FunctionStore;
     /// The source of a backup, and the time.
     fn backup(&self) -> (&BackupSource, Timestamp);
+    /// Manages keys and namespaces.
+    fn tenancy(&self) -> &Tenancy;
     /// The object memory.
     fn memory(&self) -> &ObjectMemory;
     /// Records features of objects; none if headers are not read.
@@ -161,6 +176,16 @@ pub(crate) async fn serve<N: AdminSource>(node: Arc<N>, listener: UnixListener) 
         .route("/features/{namespace}", get(objects::features::<N>))
         .route("/functions/{namespace}/{function}/code", get(functions::code::<N>))
         .route("/layers/{namespace}/{layer}/{version}/code", get(functions::layer_code::<N>))
+        .route("/keys", get(keys::list::<N>).post(keys::create::<N>))
+        .route("/keys/{key}", get(keys::show::<N>))
+        .route("/keys/{key}/rotate", post(keys::rotate::<N>))
+        .route("/keys/{key}/enable", post(keys::enable::<N>))
+        .route("/keys/{key}/disable", post(keys::disable::<N>))
+        .route("/keys/{key}/rm", post(keys::remove::<N>))
+        .route("/namespaces", get(namespaces::list::<N>).post(namespaces::create::<N>))
+        .route("/namespaces/{namespace}", get(namespaces::show::<N>))
+        .route("/namespaces/{namespace}/quota", post(namespaces::set_quota::<N>))
+        .route("/namespaces/{namespace}/rm", post(namespaces::remove::<N>))
         .route("/backup", get(backup::<N>))
         .route("/cluster", get(members::table::<N>))
         .route("/cluster/nodes/{node}/cordon", post(members::cordon::<N>))

@@ -28,6 +28,7 @@ use crate::llc::LlcStatus;
 use crate::profiling::{FunctionProfiler, ModelRows, ProfileReport, ProfileRequest, ProfilingError};
 use crate::status::{CacheStatus, DrainStatus, FastPathStatus, Level, SandboxStatus, Status};
 use crate::telemetry::{ProcessUse, Telemetry};
+use crate::tenancy::Tenancy;
 use crate::writes;
 
 pub(super) struct RunningNode {
@@ -40,6 +41,7 @@ pub(super) struct RunningNode {
     pub(super) records: RecordLog,
     pub(super) whisk_records: RecordLog,
     pub(super) backup: BackupSource,
+    pub(super) tenancy: Tenancy,
     pub(super) invocations: Invocations,
     pub(super) events: EventInvoker,
     pub(super) workflows: Workflows,
@@ -193,6 +195,10 @@ impl admin::AdminSource for RunningNode {
 
     fn backup(&self) -> (&BackupSource, Timestamp) {
         (&self.backup, self.parts.foundation.clock.wall())
+    }
+
+    fn tenancy(&self) -> &Tenancy {
+        &self.tenancy
     }
 
     fn memory(&self) -> &ObjectMemory {
