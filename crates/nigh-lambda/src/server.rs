@@ -6,12 +6,14 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::request::Parts;
 use http::{HeaderValue, Request as HttpRequest};
 use hyper::body::Incoming;
+use nigh_http::audit::EventCategory;
 use nigh_http::request_body::{BodyError, RoomGuard, read_body};
 use nigh_http::shares::requester_of;
 use nigh_http::sigv4::{Authorization, RequestHead};
@@ -21,6 +23,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use super::answered::{RequestKind, SignerNotes};
 use super::operations::Request;
 use super::response::{LambdaResponse, error_answer, header};
 use super::{LambdaDoor, LambdaError, Operation, states, stray};
@@ -53,14 +56,17 @@ impl LambdaDoor {
     }
 
     async fn answer(&self, request: HttpRequest<Incoming>, from: IpAddr) -> LambdaResponse {
-        let (head, body) = request.into_parts();
+        let began = Instant::now();
+        let (mut head, body) = request.into_parts();
         if let Some(mounted) = self.parts.mounted.as_ref().filter(|api| api.answers(head.uri.path())) {
-            return mounted.answer(&head, body, &self.bodies).await;
+            return mounted.answer(&head, body, &self.bodies, from).await;
+        }
+        if self.audit.wants(EventCategory::Management) {
+            head.extensions.insert(SignerNotes::default());
         }
         let body = match self.by_url(&head, body, from).await {
             Ok(answer) => {
-                let status = answer.status().as_str().to_owned();
-                metrics::counter!("nigh_lambda_requests_total", "operation" => "Url", "status" => status).increment(1);
+                self.answered(RequestKind::Url, &head, from, began, &answer);
                 return answer;
             }
             Err(body) => body,
@@ -71,7 +77,7 @@ impl LambdaDoor {
             Some(asked) => asked.map(Operation::States),
             None => Operation::of(&head.method, head.uri.path()),
         };
-        let name = operation.as_ref().map_or("none", Operation::name);
+        let kind = operation.as_ref().map_or(RequestKind::Unknown, |known| RequestKind::Operation(*known));
         let result = match operation {
             Ok(operation) => self.signed(operation, &head, body).await,
             Err(error) => Err(error),
@@ -82,13 +88,12 @@ impl LambdaDoor {
             None => error_answer(&error),
         };
         let mut answer = result.unwrap_or_else(refused);
-        let status = answer.status().as_str().to_owned();
-        metrics::counter!("nigh_lambda_requests_total", "operation" => name, "status" => status).increment(1);
         if !answer.headers().contains_key(header::REQUEST_ID)
             && let Ok(id) = HeaderValue::from_str(&Uuid::new_v4().to_string())
         {
             answer.headers_mut().insert(header::REQUEST_ID, id);
         }
+        self.answered(kind, &head, from, began, &answer);
         answer
     }
 
@@ -140,7 +145,9 @@ impl LambdaDoor {
         };
         authorization.check_signature(&signed, &digest, &secret)?;
         // The key or its sandbox may have ended while the body arrived.
-        Ok(SignedRequest { who: self.principal(&key)?, key: key.to_string(), body, room })
+        let who = self.principal(&key)?;
+        SignerNotes::note(head, operation, &key, &who, &body);
+        Ok(SignedRequest { who, key: key.to_string(), body, room })
     }
 
     fn principal(&self, key: &AccessKeyId) -> Result<Principal, LambdaError> {

@@ -10,6 +10,7 @@ use s3s::auth::{Credentials, S3Auth, SecretKey};
 use s3s::{S3Error, S3ErrorCode, S3Result};
 use std::sync::Arc;
 
+use crate::audit::SignatureNote;
 use crate::error::not_implemented;
 use crate::notes::RequestNotes;
 use crate::telemetry::Operation;
@@ -89,7 +90,9 @@ impl S3Access for Signers {
         let unsigned = || {
             S3Error::with_message(S3ErrorCode::AccessDenied, "the request is not signed; sign it with an access key")
         };
-        let share = take_share(self.0.as_ref(), Some(context.credentials().ok_or_else(unsigned)?))?;
+        let share = take_share(self.0.as_ref(), Some(context.credentials().ok_or_else(unsigned)?));
+        SignatureNote::note(context.extensions_mut());
+        let share = share?;
         if let Some(notes) = notes {
             notes.set_share(share);
         }

@@ -25,6 +25,7 @@ use s3s::dto::{
 use s3s::route::S3Route;
 use s3s::{Body, S3, S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
+use crate::audit::SignatureNote;
 use crate::auth::take_share;
 use crate::error::invocation_ended;
 use crate::handlers::Handlers;
@@ -52,6 +53,9 @@ impl S3Route for Routes {
     }
 
     async fn call(&self, request: S3Request<Body>) -> S3Result<S3Response<Body>> {
+        if request.credentials.is_some() {
+            SignatureNote::note(&request.extensions);
+        }
         let share = take_share(self.shares.as_ref(), request.credentials.as_ref())?;
         if let Some(asked) = request.extensions.get::<TransactionRequest>().cloned() {
             return transactions::answer(self.reads.handlers(), asked, &request).await;

@@ -95,7 +95,8 @@ fn a_request_inside_a_sandbox_names_its_function_and_invocation() {
 
 #[test]
 fn a_key_that_was_only_named_is_no_identity() {
-    let signature = "AWS4-HMAC-SHA256 Credential=NIGHX/20260101/r/s3/aws4_request, SignedHeaders=host, Signature=5ec4e7";
+    let signature =
+        "AWS4-HMAC-SHA256 Credential=NIGHX/20260101/r/s3/aws4_request, SignedHeaders=host, Signature=5ec4e7";
     let signed = AuditClient::of(&headers(AUTHORIZATION, signature), None, None);
     assert_eq!(signed.claimed_key(), Some("NIGHX"));
     let presigned = Some("X-Amz-Algorithm=A&X-Amz-Credential=NIGHY%2F20260101%2Fr&X-Amz-Signature=5ec4e7");
