@@ -2,8 +2,6 @@
 //!
 //! The crates name what they count where they count it; a test holds this list complete.
 
-use metrics::{describe_counter, describe_gauge, describe_histogram};
-
 /// How the names of all histograms end, and of nothing else.
 pub(super) const HISTOGRAM_SUFFIX: &str = "_duration_seconds";
 
@@ -267,17 +265,6 @@ fn families() -> impl Iterator<Item = Family> {
 /// What a family means; none if it is unknown.
 pub(super) fn meaning(name: &str) -> Option<&'static str> {
     families().find(|(known, _)| *known == name).map(|(_, meaning)| meaning)
-}
-
-/// Tells the installed recorder what the families mean.
-pub(super) fn describe() {
-    for (name, meaning) in families() {
-        match Kind::of(name) {
-            Kind::Counter => describe_counter!(name, meaning),
-            Kind::Gauge | Kind::Info => describe_gauge!(name, meaning),
-            Kind::Histogram => describe_histogram!(name, meaning),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -42,7 +42,10 @@ fn families() -> Exposition {
 fn prometheus_text_describes_each_family_once() {
     let text = families().write(Format::Text);
     assert!(text.starts_with("# HELP nigh_build_info "), "{text}");
-    assert!(text.contains("# TYPE nigh_build_info gauge\nnigh_build_info{version=\"0.1 \\\"x\\\"\\\\\"} 1\n"), "{text}");
+    assert!(
+        text.contains("# TYPE nigh_build_info gauge\nnigh_build_info{version=\"0.1 \\\"x\\\"\\\\\"} 1\n"),
+        "{text}"
+    );
     assert!(text.contains("# TYPE nigh_memory_grown_total counter\nnigh_memory_grown_total 3\n"), "{text}");
     assert!(text.contains("_bucket{le=\"0.00005\"} 1\n") && !text.contains("EOF") && !text.contains("UNIT"), "{text}");
     assert!(!text.contains("\n\n") && !text.contains("other words"), "{text}");

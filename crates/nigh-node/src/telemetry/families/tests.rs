@@ -12,7 +12,8 @@ const WRITE: &str = "NIGH_TEST_WRITE_REFERENCE";
 fn page() -> String {
     let mut page = "# Metrics\n\n<!-- Generated from crates/nigh-node/src/telemetry/families.rs: \
                     NIGH_TEST_WRITE_REFERENCE=1 cargo test -p nigh-node reference -->\n\n\
-                    `nigh metrics` prints Prometheus text; `nigh --json metrics` a list of `{\"name\", \"labels\", \
+                    `nigh metrics` prints Prometheus text; `GET /metrics` also OpenMetrics, where `Accept` prefers it; \
+                    `nigh --json metrics` prints a list of `{\"name\", \"labels\", \
                     \"value\"}`. Histograms have bounds from 50 µs to 100 s.\n"
         .to_owned();
     for (subject, families) in SUBJECTS {
@@ -72,6 +73,54 @@ fn every_family_that_is_recorded_has_a_meaning_and_the_kind_that_its_name_says()
 fn every_family_is_told_once() {
     let names: BTreeSet<&str> = families().map(|(name, _)| name).collect();
     assert_eq!(names.len(), families().count());
-    assert_eq!(Kind::of(GAUGE_OF_SECONDS), Kind::Gauge);
-    assert_eq!(Kind::of("process_cpu_seconds_total"), Kind::Counter);
+    for (name, kind) in [
+        ("nigh_writeback_oldest_age_seconds", Kind::Gauge),
+        ("process_cpu_seconds_total", Kind::Counter),
+        ("nigh_journal_commit_duration_seconds", Kind::Histogram),
+        ("nigh_build_info", Kind::Info),
+    ] {
+        assert_eq!(Kind::of(name), kind, "{name}");
+    }
+}
+
+#[test]
+fn what_the_node_reads_when_it_is_asked_has_a_meaning_too() {
+    let sources = [
+        include_str!("../../node/meters.rs"),
+        include_str!("../../llc/meters.rs"),
+        include_str!("../../writes.rs"),
+        include_str!("../process.rs"),
+    ];
+    let mut seen = 0;
+    for source in sources {
+        for (call, is_histogram) in [("Sample::number(\"", false), ("Sample::histogram(\"", true)] {
+            for name in source.split(call).skip(1).filter_map(|rest| rest.split('"').next()) {
+                seen += 1;
+                assert!(meaning(name).is_some(), "{name} has no meaning here");
+                assert_eq!(Kind::of(name) == Kind::Histogram, is_histogram, "{name}");
+            }
+        }
+    }
+    assert!(seen > 25, "the sources are not read");
+}
+
+/// OpenMetrics: a family's name and its samples' names are those of no other family, and a meaning needs no escape.
+#[test]
+fn no_name_means_two_families_in_open_metrics() {
+    let mut taken = BTreeMap::new();
+    for (name, meaning) in families() {
+        let kind = Kind::of(name);
+        let family = kind.family(name);
+        let suffixes: &[&str] = match kind {
+            Kind::Counter => &["", "_total", "_created"],
+            Kind::Histogram => &["", "_bucket", "_sum", "_count", "_created"],
+            Kind::Info => &["", "_info"],
+            Kind::Gauge => &[""],
+        };
+        for suffix in suffixes {
+            let before = taken.insert(format!("{family}{suffix}"), name);
+            assert_eq!(before, None, "{name} and {before:?} share {family}{suffix}");
+        }
+        assert!(!meaning.contains(['"', '\\', '\n']), "{name}: {meaning}");
+    }
 }
