@@ -6,6 +6,7 @@
 #![expect(clippy::unwrap_used, reason = "tests: a broken expectation panics")]
 
 mod attachments;
+mod audit;
 mod backup;
 mod builds;
 mod cache_ways;
@@ -23,6 +24,7 @@ mod functions;
 mod isolation;
 mod learning;
 mod load;
+mod metrics;
 mod object_features;
 mod openwhisk;
 mod platform;
