@@ -74,7 +74,10 @@ impl AuditedRequest {
 
     /// Records the event of the answered request.
     pub(crate) fn record(self, audit: &Audit, keys: &AccessKeys, operation: Operation, answered: Answered<'_>) {
-        let Some(category) = operation.category().filter(|category| audit.wants(*category)) else { return };
+        // Whose signature is wrong is not routed to an operation, and is recorded all the same.
+        let is_denied = answered.status == StatusCode::FORBIDDEN;
+        let category = operation.category().or(is_denied.then_some(EventCategory::Management));
+        let Some(category) = category.filter(|category| audit.wants(*category)) else { return };
         let path = percent_decode_str(self.path.trim_start_matches('/')).decode_utf8_lossy().into_owned();
         let (bucket, key) = path.split_once('/').unwrap_or((&path, ""));
         let named = self.client.claimed_key().map(AccessKeyId::new);

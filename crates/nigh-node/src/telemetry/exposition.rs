@@ -24,7 +24,7 @@ impl Format {
         for range in accept.unwrap_or_default().split(',') {
             let mut parts = range.split(';').map(str::trim);
             let kind = parts.next().unwrap_or_default().to_ascii_lowercase();
-            let (mut quality, mut version) = (1.0, None);
+            let (mut quality, mut version) = (1.0_f32, None);
             for (name, value) in parts.filter_map(|part| part.split_once('=')) {
                 match name {
                     "q" => quality = value.parse().unwrap_or(0.0),
@@ -180,9 +180,9 @@ fn unit_of(family: &str) -> Option<&'static str> {
     ["seconds", "bytes"].into_iter().find(|unit| family.strip_suffix(unit).is_some_and(|rest| rest.ends_with('_')))
 }
 
-/// The line with its bound in the only form that OpenMetrics allows: `1.0`, `5e-05`.
+/// The line with its bound, its last label, in the only form that OpenMetrics allows: `1.0`, `5e-05`.
 fn with_canonical_bound(line: &str) -> String {
-    let bound = line.split_once("le=\"").and_then(|(head, rest)| Some((head, rest.split_once('"')?)));
+    let bound = line.rsplit_once("le=\"").and_then(|(head, rest)| Some((head, rest.split_once('"')?)));
     match bound.and_then(|(head, (bound, tail))| Some((head, bound.parse::<f64>().ok()?, tail))) {
         Some((head, bound, tail)) if bound.is_finite() => format!("{head}le=\"{}\"{tail}", canonical(bound)),
         _ => line.to_owned(),
