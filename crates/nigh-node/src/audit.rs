@@ -10,7 +10,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
 use nigh_http::audit::AuditSink;
@@ -80,9 +80,8 @@ impl AuditLog {
 
 impl AuditSink for AuditLog {
     fn write(&self, line: String) {
-        match self.queue.try_send(Command::Event(line)) {
-            Ok(()) => {}
-            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => lost(1),
+        if self.queue.try_send(Command::Event(line)).is_err() {
+            lost(1);
         }
     }
 }
