@@ -1,7 +1,7 @@
 #!/bin/sh
-# Makes .deps/test (boto3 and aws-cli), .deps/s3fs, .deps/node (@aws-sdk/client-s3) and .deps/openwhisk (OpenWhisk's
-# client for JavaScript), exactly as pinned, all at once;
-# installs Debian's runc and slirp4netns.
+# Makes .deps/test (boto3 and aws-cli), .deps/s3fs, .deps/node (@aws-sdk/client-s3), .deps/openwhisk (OpenWhisk's
+# client for JavaScript) and .deps/promlint (Prometheus' linter), exactly as pinned, all at once;
+# installs Debian's runc and slirp4netns, and takes promtool out of Debian's prometheus.
 # Does nothing for what is up to date. Fails only for boto3 and aws-cli: the tests of the others say that they are skipped.
 set -u
 
@@ -60,6 +60,38 @@ package() {
     apt_install "$wanted" && echo "install-test-tools: $wanted: done"
 }
 
+# promlint: Prometheus' linter of metrics, from its sources in tests/promlint.
+promlint() {
+    sources="$root/tests/promlint"
+    built="$deps/promlint.sources"
+    if [ -x "$deps/promlint" ] && cat "$sources/go.mod" "$sources/go.sum" "$sources/main.go" | cmp -s - "$built"; then
+        echo "install-test-tools: $deps/promlint is up to date"
+        return
+    fi
+    command -v go >/dev/null 2>&1 || {
+        echo "install-test-tools: there is no go here, so promlint is left out"
+        return
+    }
+    (cd "$sources" && GOTOOLCHAIN=local nice -n 19 go build -mod=readonly -o "$deps/promlint" .) || {
+        echo "install-test-tools: promlint cannot be built; is Go's module proxy reachable, and go new enough?" >&2
+        return 1
+    }
+    cat "$sources/go.mod" "$sources/go.sum" "$sources/main.go" >"$built"
+    echo "install-test-tools: $deps/promlint: done"
+}
+
+# promtool: Prometheus' tester of alert rules, alone out of Debian's package. Needs no root, and installs no server.
+promtool() {
+    if command -v promtool >/dev/null 2>&1 || [ -x "$deps/promtool" ]; then return; fi
+    folder=$(mktemp -d) || return
+    (cd "$folder" && { apt-get download -qq prometheus || { apt-get update -qq && apt-get download -qq prometheus; }; }) \
+        >"$folder/log" 2>&1 &&
+        dpkg-deb --fsys-tarfile "$folder"/prometheus_*.deb | tar -xf - -C "$folder" ./usr/bin/promtool &&
+        mv "$folder/usr/bin/promtool" "$deps/promtool" && echo "install-test-tools: $deps/promtool: done" ||
+        echo "install-test-tools: promtool is left out: Debian's package prometheus cannot be had" >&2
+    rm -rf "$folder"
+}
+
 # For the engine of that name, and for functions with a way out to the network.
 (package runc)
 (package slirp4netns)
@@ -69,9 +101,15 @@ modules "$deps/node" node &
 node=$!
 modules "$deps/openwhisk" openwhisk &
 openwhisk=$!
+promlint &
+promlint=$!
+promtool &
+promtool=$!
 venv "$deps/test" "$root/tests/requirements.txt"
 required=$?
 wait $s3fs
 wait $node
 wait $openwhisk
+wait $promlint
+wait $promtool
 exit $required

@@ -85,6 +85,7 @@ CONDITIONS = {
     "no-npm": lambda: node_major() < 20 or not shutil.which("npm"),
     "no-second-python": lambda: len(python_minors()) < 2,
     "no-go": lambda: not shutil.which("go"),
+    "no-promtool": lambda: not (shutil.which("promtool") or (PROJECT / ".deps/promtool").is_file()),
     "no-fuse": lambda: not can_serve_disks(),
     "no-wsk": lambda: not shutil.which("wsk"),
     # These two are of tests with #[ignore]: another test runs it as a process of its own; somebody asks for it.

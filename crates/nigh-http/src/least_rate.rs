@@ -16,6 +16,8 @@ use hyper::body::{Body, Frame};
 use thiserror::Error;
 use tokio::time::{Instant, Sleep};
 
+use crate::closed_connections::{SLOW_BODY, count_closed};
+
 /// A fraction of what a telephone's connection gives to each of ten parallel transfers.
 pub const LEAST_BYTES_PER_SECOND: u64 = 4 << 10;
 
@@ -67,6 +69,7 @@ impl LeastRate {
         });
         let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(since + left)));
         ready!(timer.as_mut().poll(context));
+        count_closed(SLOW_BODY);
         Poll::Ready(TooSlow(self.patience))
     }
 

@@ -1,9 +1,11 @@
 //! What HTTP listeners and clients share: connections, bodies within limits, APIs on one listener, Signature Version 4,
-//! and when a throttled client asks again.
+//! the audit trail, and when a throttled client asks again.
 //!
 //! No client holds a door shut: `watch` and `least_rate` end slow clients, `places` gives the place of an idle connection to
 //! the next one, `shares` bounds the requests that one requester has under way.
 
+pub mod audit;
+mod closed_connections;
 pub mod least_rate;
 pub mod listener;
 pub mod mounted_api;

@@ -1,5 +1,7 @@
 //! An API that shares the listener of another API.
 
+use std::net::IpAddr;
+
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::Response;
@@ -14,8 +16,8 @@ use crate::request_body::BodyRoom;
 pub trait MountedApi: Send + Sync {
     /// Whether this API answers requests for `path`.
     fn answers(&self, path: &str) -> bool;
-    /// Answers a request, which takes its share and its body's memory from `room`.
-    async fn answer(&self, head: &Parts, body: Incoming, room: &BodyRoom) -> Response<Full<Bytes>>;
+    /// Answers a request of a client at the address `from`. The request takes its share and its body's memory from `room`.
+    async fn answer(&self, head: &Parts, body: Incoming, room: &BodyRoom, from: IpAddr) -> Response<Full<Bytes>>;
     /// Returns when the background work of its requests has ended.
     async fn finished(&self);
 }

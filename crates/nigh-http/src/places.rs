@@ -9,6 +9,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::closed_connections::{ROOM, count_closed};
 use crate::pulse::{Order, Patience};
 use crate::watch::Watch;
 
@@ -62,6 +63,7 @@ impl Places {
         let most = silent.reduce(|most, next| if next.0 > most.0 { next } else { most });
         if let Some((_, pulse)) = &most {
             pulse.tell(Order::MakeRoom);
+            count_closed(ROOM);
         }
         most.is_some()
     }

@@ -135,6 +135,11 @@ impl Pulse {
         !self.is_answering() && self.order.load(Ordering::Relaxed) == Order::Serve as u8
     }
 
+    /// Whether it was not told to close.
+    pub(crate) fn is_open(&self) -> bool {
+        self.order.load(Ordering::Relaxed) != Order::Close as u8
+    }
+
     /// Where the client stands.
     pub(crate) fn state(&self, patience: Patience) -> ClientState {
         if self.sending.load(Ordering::Relaxed) {

@@ -15,6 +15,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::{Instant, MissedTickBehavior};
 
+use crate::closed_connections::{SILENT, SLOW_ANSWER, count_closed};
 use crate::least_rate::LEAST_BYTES_PER_SECOND;
 use crate::pulse::{ClientState, Order, Patience, Pulse};
 
@@ -119,6 +120,11 @@ impl Watch {
             if let ClientState::Asking(limit) | ClientState::Taking(limit) = state
                 && entry.silent >= limit
             {
+                // It is counted once: an order is never taken back, and later looks find it told.
+                if pulse.is_open() {
+                    let reason = if matches!(state, ClientState::Taking(_)) { SLOW_ANSWER } else { SILENT };
+                    count_closed(reason);
+                }
                 tracing::debug!(silent = ?entry.silent, "a connection is closed: its client is silent or too slow");
                 pulse.tell(Order::Close);
             }

@@ -7,6 +7,7 @@
 //! get an error that says that there are none.
 
 mod actions;
+mod answered;
 pub mod cloud_event;
 mod code_objects;
 mod concurrency;
@@ -31,6 +32,7 @@ use nigh_engine::AccessKeys;
 use nigh_functions::function_network::NetworkPermission;
 use nigh_functions::function_store::FunctionStore;
 use nigh_functions::runtime_catalog::RuntimeCatalog;
+use nigh_http::audit::Audit;
 use nigh_http::mounted_api::MountedApi;
 use nigh_http::request_body::BodyRoom;
 use nigh_invoke::event_invoker::EventInvoker;
@@ -89,6 +91,7 @@ pub struct LambdaDoor {
     settings: LambdaDoorSettings,
     connections_max: usize,
     bodies: BodyRoom,
+    audit: Audit,
 }
 
 impl LambdaDoor {
@@ -96,12 +99,18 @@ impl LambdaDoor {
     #[must_use]
     pub fn new(parts: LambdaDoorParts, settings: LambdaDoorSettings) -> Self {
         let connections_max = server::CONNECTIONS_MAX;
-        Self { parts, settings, connections_max, bodies: BodyRoom::new(connections_max) }
+        Self { parts, settings, connections_max, bodies: BodyRoom::new(connections_max), audit: Audit::off() }
     }
 
     /// The same, for so many connections at a time, and so requests under way.
     #[must_use]
     pub fn with_connections(self, connections_max: usize) -> Self {
         Self { connections_max, bodies: BodyRoom::new(connections_max), ..self }
+    }
+
+    /// The same, with its requests in this audit trail.
+    #[must_use]
+    pub fn with_audit(self, audit: Audit) -> Self {
+        Self { audit, ..self }
     }
 }

@@ -6,12 +6,14 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::request::Parts;
 use http::{HeaderValue, Request as HttpRequest};
 use hyper::body::Incoming;
+use nigh_http::audit::EventCategory;
 use nigh_http::request_body::{BodyError, RoomGuard, read_body};
 use nigh_http::shares::requester_of;
 use nigh_http::sigv4::{Authorization, RequestHead};
@@ -22,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::actions::{action, function_of};
+use super::answered::{RequestKind, SignerNotes};
 use super::operations::Request;
 use super::response::{LambdaResponse, error_answer, header};
 use super::{LambdaDoor, LambdaError, Operation, states, stray};
@@ -54,14 +57,17 @@ impl LambdaDoor {
     }
 
     async fn answer(&self, request: HttpRequest<Incoming>, from: IpAddr) -> LambdaResponse {
-        let (head, body) = request.into_parts();
+        let began = Instant::now();
+        let (mut head, body) = request.into_parts();
         if let Some(mounted) = self.parts.mounted.as_ref().filter(|api| api.answers(head.uri.path())) {
-            return mounted.answer(&head, body, &self.bodies).await;
+            return mounted.answer(&head, body, &self.bodies, from).await;
+        }
+        if self.audit.wants(EventCategory::Management) {
+            head.extensions.insert(SignerNotes::default());
         }
         let body = match self.by_url(&head, body, from).await {
             Ok(answer) => {
-                let status = answer.status().as_str().to_owned();
-                metrics::counter!("nigh_lambda_requests_total", "operation" => "Url", "status" => status).increment(1);
+                self.answered(RequestKind::Url, &head, from, began, &answer);
                 return answer;
             }
             Err(body) => body,
@@ -72,7 +78,7 @@ impl LambdaDoor {
             Some(asked) => asked.map(Operation::States),
             None => Operation::of(&head.method, head.uri.path()),
         };
-        let name = operation.as_ref().map_or("none", Operation::name);
+        let kind = operation.as_ref().map_or(RequestKind::Unknown, |known| RequestKind::Operation(*known));
         let result = match operation {
             Ok(operation) => self.signed(operation, &head, body).await,
             Err(error) => Err(error),
@@ -83,13 +89,12 @@ impl LambdaDoor {
             None => error_answer(&error),
         };
         let mut answer = result.unwrap_or_else(refused);
-        let status = answer.status().as_str().to_owned();
-        metrics::counter!("nigh_lambda_requests_total", "operation" => name, "status" => status).increment(1);
         if !answer.headers().contains_key(header::REQUEST_ID)
             && let Ok(id) = HeaderValue::from_str(&Uuid::new_v4().to_string())
         {
             answer.headers_mut().insert(header::REQUEST_ID, id);
         }
+        self.answered(kind, &head, from, began, &answer);
         answer
     }
 
@@ -128,7 +133,8 @@ impl LambdaDoor {
         let function = function_of(operation);
         let action = action(operation, function.as_ref());
         // Rejects unknown keys, and what a key may not do, before reading the body.
-        let requester = requester_of(&self.parts.keys.authorize(&key, action)?, &key);
+        let signer = self.parts.keys.authorize(&key, action)?;
+        let requester = requester_of(&signer, &key);
         let secret = self.parts.keys.secret(&key);
         let secret = secret.ok_or_else(|| LambdaError::unrecognized_client("the access key was revoked"))?;
 
@@ -142,6 +148,7 @@ impl LambdaDoor {
             headers: &head.headers,
         };
         authorization.check_signature(&signed, &digest, &secret)?;
+        SignerNotes::note(head, operation, &key, &signer, &body);
         // The key or its sandbox may have ended while the body arrived.
         let (who, _) = self.parts.keys.admit(&key, action)?;
         Ok(SignedRequest { who, key: key.to_string(), body, room })

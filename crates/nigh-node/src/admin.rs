@@ -4,7 +4,7 @@
 //! | request | answer |
 //! |---|---|
 //! | `GET /status` | `Status` |
-//! | `GET /metrics` | Prometheus text |
+//! | `GET /metrics` | Prometheus text, or OpenMetrics if `Accept` prefers it |
 //! | `GET /llc` | `LlcStatus` |
 //! | `POST /llc/profile` of `ProfileRequest` | lines of `ProfileReport`, one a run |
 //! | `POST /llc/model` of `ModelRows` | 204; these rows make the function's model |
@@ -51,6 +51,7 @@
 //! this node follows.
 
 mod activations;
+mod answered;
 mod events;
 mod functions;
 mod keys;
@@ -67,10 +68,12 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{DefaultBodyLimit, Query, State};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use nigh_functions::function_store::FunctionStore;
+use nigh_http::audit::Audit;
 use nigh_invoke::activation_log::ActivationLog;
 use nigh_invoke::event_invoker::EventInvoker;
 use nigh_objects::ObjectMemory;
@@ -81,6 +84,7 @@ use tokio::net::{UnixListener, UnixStream, unix};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use self::answered::PeerUser;
 use self::refusal::Refusal;
 use crate::backup::source::{BackupScope, BackupSource};
 use crate::cluster::ClusterEngine;
@@ -90,6 +94,7 @@ use crate::llc::LlcStatus;
 use crate::piped_body;
 use crate::profiling::{ModelRows, ProfileReport, ProfileRequest, ProfilingError};
 use crate::status::{DrainStatus, Status};
+use crate::telemetry::MetricsText;
 use crate::tenancy::Tenancy;
 
 pub use self::logs::{LogEntry, LogLine};
@@ -119,8 +124,10 @@ pub(crate) trait AdminSource: Send + Sync + 'static {
     fn learn(&self, rows: ModelRows) -> impl Future<Output = Result<(), ProfilingError>> + Send;
     /// The models of functions' memory.
     fn learning(&self) -> &MemoryModels;
-    /// All metrics as Prometheus text.
-    fn metrics(&self) -> String;
+    /// All metrics, in the form that a request's `Accept` prefers.
+    fn metrics(&self, accept: Option<&str>) -> MetricsText;
+    /// The audit trail.
+    fn audit(&self) -> &Audit;
     /// The settings.
     fn config(&self) -> &[ShownSetting];
     /// The records of the invocations that ran on this node.
@@ -160,7 +167,7 @@ pub(crate) async fn serve<N: AdminSource>(node: Arc<N>, listener: UnixListener) 
             get(models::learned_rows::<N>).post(models::learn_rows::<N>).layer(DefaultBodyLimit::max(ROWS_BYTES_MAX)),
         )
         .route("/learn/{namespace}/{function}/forget", post(models::forget_learned::<N>))
-        .route("/metrics", get(async |State(node): State<Arc<N>>| node.metrics()))
+        .route("/metrics", get(metrics::<N>))
         .route("/config", get(async |State(node): State<Arc<N>>| json(&node.config())))
         .route("/activations", get(activations::activations::<N>))
         .route("/activations/{id}", get(activations::activation::<N>))
@@ -193,7 +200,9 @@ pub(crate) async fn serve<N: AdminSource>(node: Arc<N>, listener: UnixListener) 
         .route("/cluster/nodes/{node}/uncordon", post(members::uncordon::<N>))
         .route("/cluster/finalize", post(members::finalize::<N>))
         .route("/shutdown", post(shutdown::<N>))
+        .layer(middleware::from_fn_with_state(Arc::clone(&node), answered::answered::<N>))
         .with_state(node);
+    let router = router.into_make_service_with_connect_info::<PeerUser>();
     let served = axum::serve(OwnUserOnly(listener), router).with_graceful_shutdown(stop.cancelled_owned()).await;
     if let Err(error) = served {
         tracing::error!(%error, "the admin API has ended");
@@ -234,6 +243,12 @@ fn no_content() -> Response {
 fn json<T: Serialize + ?Sized>(value: &T) -> Result<Response, Refusal> {
     let text = serde_json::to_vec(value)?;
     Ok(([(header::CONTENT_TYPE, "application/json")], text).into_response())
+}
+
+async fn metrics<N: AdminSource>(State(node): State<Arc<N>>, headers: HeaderMap) -> Response {
+    let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
+    let MetricsText { content_type, text } = node.metrics(accept);
+    ([(header::CONTENT_TYPE, content_type)], text).into_response()
 }
 
 async fn shutdown<N: AdminSource>(State(node): State<Arc<N>>) -> Result<Response, Refusal> {

@@ -5,6 +5,7 @@
 
 mod action_runtimes;
 pub mod admin;
+mod audit;
 mod background;
 pub mod backup;
 pub mod client;

@@ -4,6 +4,7 @@
 //! processor's cache, records them with each activation, and binds nothing.
 
 mod equipment;
+mod meters;
 mod stations;
 
 use std::path::Path;

@@ -14,6 +14,7 @@ mod invocations;
 mod levels;
 mod listeners;
 mod memory_shares;
+mod meters;
 mod objects;
 mod open_files;
 mod parts;
@@ -198,6 +199,12 @@ impl Node {
         &self.running.asked_to_stop
     }
 
+    /// Opens the file of the audit trail anew, after a rotation has renamed it. Returns false if there is no file.
+    pub fn reopen_audit(&self) -> bool {
+        let log = self.running.parts.foundation.audit_log.as_ref();
+        log.inspect(|log| log.reopen()).is_some()
+    }
+
     /// Takes no new requests, lets running invocations finish within `drain`, ends those that still run, and writes
     /// everything that is not written.
     pub fn stop(self) -> BoxFuture<'static, ()> {
@@ -250,6 +257,9 @@ impl Node {
         learning.close(drain).await;
         running.records.flush().await;
         running.whisk_records.flush().await;
+        if let Some(audit) = &foundation.audit_log {
+            audit.flush().await;
+        }
         let endpoints = &running.endpoints;
         for socket in [&endpoints.admin_socket, &endpoints.s3_socket].into_iter().chain(&endpoints.fast_socket) {
             if let Err(error) = remove_if_there(socket) {

@@ -15,7 +15,7 @@ mod secrets;
 mod signature;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
@@ -111,6 +111,7 @@ impl OutsideDoor {
     }
 
     async fn answer(&self, request: Request<Incoming>) -> OutsideResponse {
+        let began = Instant::now();
         let (head, body) = request.into_parts();
         let (kind, asked) = match head.uri.path() {
             _ if head.method != Method::POST => ("none", Err(Refusal::NotFound)),
@@ -128,6 +129,7 @@ impl OutsideDoor {
         };
         let status = answer.status().as_str().to_owned();
         metrics::counter!("nigh_outside_requests_total", "kind" => kind, "status" => status).increment(1);
+        metrics::histogram!("nigh_outside_request_duration_seconds", "kind" => kind).record(began.elapsed());
         answer
     }
 

@@ -11,6 +11,7 @@ use nigh_terms::{ByteSize, Epoch, Timestamp};
 
 use crate::config::{DamagedJournal, Settings};
 use crate::status::{Level, WritesStatus};
+use crate::telemetry::Sample;
 
 /// The size of a segment file of the journal: a sixteenth of the journal, within bounds.
 fn segment_bytes(journal: ByteSize) -> ByteSize {
@@ -113,17 +114,17 @@ pub(crate) async fn open(
 }
 
 /// The journal's metrics, without commit times, which the journal records itself.
-pub(crate) fn meters(journal: JournalUsage) -> [(&'static str, f64); 9] {
+pub(crate) fn meters(journal: JournalUsage) -> [Sample; 9] {
     [
-        ("nigh_journal_commits_total", journal.commits as f64),
-        ("nigh_journal_syncs_total", journal.syncs as f64),
-        ("nigh_journal_written_bytes_total", journal.written_bytes as f64),
-        ("nigh_journal_trims_total", journal.trims as f64),
-        ("nigh_journal_segments", journal.segments as f64),
-        ("nigh_journal_used_bytes", (journal.segments * journal.segment_bytes) as f64),
-        ("nigh_journal_limit_bytes", (journal.files_max * journal.segment_bytes) as f64),
-        ("nigh_journal_live_records", journal.records as f64),
-        ("nigh_journal_live_bytes", journal.body_bytes as f64),
+        Sample::number("nigh_journal_commits_total", journal.commits as f64),
+        Sample::number("nigh_journal_syncs_total", journal.syncs as f64),
+        Sample::number("nigh_journal_written_bytes_total", journal.written_bytes as f64),
+        Sample::number("nigh_journal_trims_total", journal.trims as f64),
+        Sample::number("nigh_journal_segments", journal.segments as f64),
+        Sample::number("nigh_journal_used_bytes", (journal.segments * journal.segment_bytes) as f64),
+        Sample::number("nigh_journal_limit_bytes", (journal.files_max * journal.segment_bytes) as f64),
+        Sample::number("nigh_journal_live_records", journal.records as f64),
+        Sample::number("nigh_journal_live_bytes", journal.body_bytes as f64),
     ]
 }
 

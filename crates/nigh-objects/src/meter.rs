@@ -168,7 +168,7 @@ impl WriteBackMeter {
             watched: gauge!("nigh_writeback_watched_objects"),
             ephemeral: gauge!("nigh_writeback_ephemeral_objects"),
             lost: gauge!("nigh_writeback_lost_objects"),
-            oldest: gauge!("nigh_writeback_oldest_seconds"),
+            oldest: gauge!("nigh_writeback_oldest_age_seconds"),
         }
     }
 

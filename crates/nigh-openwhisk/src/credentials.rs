@@ -41,6 +41,11 @@ impl Credentials {
         Ok(Some(Self { key: AccessKeyId::new(key), secret: SecretKey::new(secret) }))
     }
 
+    /// The access key.
+    pub(super) const fn key(&self) -> &AccessKeyId {
+        &self.key
+    }
+
     /// The principal of the key, if the secret is right.
     pub(super) fn principal(&self, keys: &AccessKeys) -> Result<Principal, WhiskError> {
         // Digests are compared, so that the time of the comparison reveals nothing about the secret.

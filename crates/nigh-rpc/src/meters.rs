@@ -92,7 +92,7 @@ impl OfMethod {
             unknown: calls("unknown"),
             called_bytes: bytes("calls"),
             answered_bytes: bytes("answers"),
-            seconds: histogram!("nigh_rpc_seconds", "side" => side, "method" => method),
+            seconds: histogram!("nigh_rpc_call_duration_seconds", "side" => side, "method" => method),
         }
     }
 }

@@ -11,6 +11,7 @@ use s3s::{S3Error, S3ErrorCode, S3Result};
 use std::sync::Arc;
 
 use crate::actions::{action, copied_from};
+use crate::audit::SignatureNote;
 use crate::error::not_implemented;
 use crate::handlers::Handlers;
 use crate::notes::RequestNotes;
@@ -95,6 +96,9 @@ impl S3Access for Signers {
         let unsigned = || {
             S3Error::with_message(S3ErrorCode::AccessDenied, "the request is not signed; sign it with an access key")
         };
+        if context.credentials().is_some() {
+            SignatureNote::note(context.extensions_mut());
+        }
         let signer = context.credentials().ok_or_else(unsigned)?;
         let key = AccessKeyId::new(&*signer.access_key);
         if let Some(bucket) = copied_from(context.headers()) {

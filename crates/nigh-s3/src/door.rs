@@ -4,6 +4,7 @@
 //! errors that `s3s` reports as server faults are corrected, and the meters are updated.
 
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -13,6 +14,7 @@ use http_body::Body as _;
 use hyper::body::Incoming;
 use nigh_data::Digest;
 use nigh_engine::AccessKeys;
+use nigh_http::audit::Audit;
 use nigh_http::places::Places;
 use nigh_http::shares::Shares;
 use nigh_objects::ObjectMemory;
@@ -23,6 +25,7 @@ use s3s::validation::NameValidation;
 use s3s::{Body, HttpRequest, S3Error, S3ErrorCode};
 use tokio::sync::OwnedSemaphorePermit;
 
+use crate::audit::{Answered, AuditedRequest, error_code};
 use crate::auth::{Secrets, Signers, check_service};
 use crate::error::{fate_error, not_implemented};
 use crate::handlers::Handlers;
@@ -49,6 +52,7 @@ pub struct S3Door {
     handlers: Arc<Handlers>,
     keys: AccessKeys,
     telemetry: Arc<Telemetry>,
+    audit: Audit,
     service: S3Service,
     pub(crate) limits: DoorLimits,
     pub(crate) places: Arc<Places>,
@@ -68,7 +72,13 @@ impl S3Door {
         let telemetry = Arc::new(Telemetry::new());
         let places = Arc::new(Places::new(limits.connections));
         let lanes = Arc::new(Lanes::open()?);
-        Ok(Self { handlers, keys, telemetry, service, limits, places, lanes })
+        Ok(Self { handlers, keys, telemetry, audit: Audit::off(), service, limits, places, lanes })
+    }
+
+    /// The same door, with its requests in this audit trail.
+    #[must_use]
+    pub fn with_audit(self, audit: Audit) -> Self {
+        Self { audit, ..self }
     }
 
     /// The same door with its own connections, for the key of one sandbox only. Serve it in that sandbox's network.
@@ -96,12 +106,19 @@ impl S3Door {
         &self.telemetry
     }
 
-    /// Answers one request. A write that continues after its connection has closed keeps `place`, so that a client
-    /// never has more requests in progress than it may have connections.
+    /// The audit trail of this door.
+    pub(crate) const fn audit(&self) -> &Audit {
+        &self.audit
+    }
+
+    /// Answers one request of a client at the address `from`, which is none over a Unix socket. A write that continues
+    /// after its connection has closed keeps `place`, so that a client never has more requests in progress than it may
+    /// have connections.
     pub(crate) async fn answer(
         &self,
         request: http::Request<Incoming>,
         place: Arc<OwnedSemaphorePermit>,
+        from: Option<IpAddr>,
     ) -> Response<Body> {
         let began = Instant::now();
         let id = RequestId::next();
@@ -110,6 +127,7 @@ impl S3Door {
         let read_operation = reading.as_ref().map(|reading| reading.operation);
         let is_read = reading.is_some();
         let is_head = parts.method == Method::HEAD;
+        let audited = AuditedRequest::begin(&self.audit, &mut parts, is_read, from);
         let mut notes = None;
         let screened = screen(&parts.method, &parts.uri, &parts.headers)
             .and_then(|()| transactions::check(&parts.method, &parts.uri, &parts.headers, is_read));
@@ -146,9 +164,14 @@ impl S3Door {
             response = error_response(correction);
         }
         let operation = read_operation.or_else(|| notes.map(|notes| notes.operation())).unwrap_or(Operation::Unknown);
+        let error = audited.as_ref().and_then(|_| error_code(&response));
         finish(&mut response, id, operation, is_head);
         let bytes = response.body().size_hint().exact().unwrap_or_default();
         self.telemetry.answered(operation, response.status(), bytes, began.elapsed());
+        if let Some(audited) = audited {
+            let answered = Answered { status: response.status(), request_id: id.as_str(), error: error.as_deref() };
+            audited.record(&self.audit, &self.keys, operation, answered);
+        }
         response
     }
 

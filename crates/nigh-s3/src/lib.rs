@@ -10,6 +10,7 @@
 //! The reference is the Amazon S3 API reference, API version 2006-03-01.
 
 mod actions;
+mod audit;
 mod auth;
 mod buckets;
 mod checksum_headers;

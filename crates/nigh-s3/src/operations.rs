@@ -26,6 +26,7 @@ use s3s::route::S3Route;
 use s3s::{Body, S3, S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
 use crate::actions::action;
+use crate::audit::SignatureNote;
 use crate::auth::take_share;
 use crate::error::invocation_ended;
 use crate::handlers::{Handlers, signer};
@@ -54,6 +55,9 @@ impl S3Route for Routes {
     }
 
     async fn call(&self, request: S3Request<Body>) -> S3Result<S3Response<Body>> {
+        if request.credentials.is_some() {
+            SignatureNote::note(&request.extensions);
+        }
         let share = take_share(self.shares.as_ref(), request.credentials.as_ref())?;
         let (handlers, key) = (self.reads.handlers(), signer(request.credentials.as_ref())?);
         if let Some(asked) = request.extensions.get::<TransactionRequest>().cloned() {

@@ -4,6 +4,7 @@
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
+use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -94,6 +95,9 @@ trait Listener: Send + Sync + 'static {
     /// Accepts the next connection.
     fn next(&self) -> impl Future<Output = io::Result<Self::RawStream>> + Send;
 
+    /// The client's address; none over a Unix socket.
+    fn client(accepted: &Self::RawStream) -> Option<IpAddr>;
+
     /// Registers `accepted` in the runtime in which this function is called.
     fn adopt(accepted: Self::RawStream) -> io::Result<Self::Stream>;
 }
@@ -112,6 +116,10 @@ impl Listener for TcpListener {
         stream.into_std()
     }
 
+    fn client(accepted: &Self::RawStream) -> Option<IpAddr> {
+        accepted.peer_addr().ok().map(|client| client.ip().to_canonical())
+    }
+
     fn adopt(accepted: Self::RawStream) -> io::Result<TcpStream> {
         TcpStream::from_std(accepted)
     }
@@ -123,6 +131,10 @@ impl Listener for UnixListener {
 
     async fn next(&self) -> io::Result<Self::RawStream> {
         self.accept().await?.0.into_std()
+    }
+
+    fn client(_: &Self::RawStream) -> Option<IpAddr> {
+        None
     }
 
     fn adopt(accepted: Self::RawStream) -> io::Result<UnixStream> {
@@ -186,6 +198,7 @@ impl S3Door {
 
     /// Serves one connection, on its lane.
     async fn connection<L: Listener>(self, accepted: L::RawStream, permit: OwnedSemaphorePermit, pulse: Arc<Pulse>) {
+        let from = L::client(&accepted);
         let stream = match L::adopt(accepted) {
             Ok(stream) => stream,
             Err(error) => {
@@ -197,7 +210,7 @@ impl S3Door {
         let service = service_fn(|request| {
             let (answering, place) = (AnsweringGuard::begin(&pulse), Arc::clone(&place));
             async move {
-                let mut answer = pin!(door.answer(request, place));
+                let mut answer = pin!(door.answer(request, place, from));
                 let response = poll_fn(|context| {
                     // What the request starts must run in the node's runtime and not on the lane.
                     let _home = home.enter();

@@ -109,7 +109,7 @@ impl Telemetry {
                 requests: STATUS_CLASSES.map(
                     |class| counter!("nigh_s3_requests_total", "operation" => operation.name(), "status" => class),
                 ),
-                seconds: histogram!("nigh_s3_seconds", "operation" => operation.name()),
+                seconds: histogram!("nigh_s3_request_duration_seconds", "operation" => operation.name()),
             })
             .collect();
         Self {

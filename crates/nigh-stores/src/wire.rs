@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -122,7 +122,10 @@ impl<A: Access> Wire<A> {
         let policy = self.connections.limits().retry;
         let (mut attempt, mut renewed, mut doubted) = (1, false, false);
         loop {
-            let (error, pass) = match self.send_once(call).await {
+            let began = Instant::now();
+            let sent = self.send_once(call).await;
+            self.measure(call, sent.as_ref().err().map(|(error, _)| error), began.elapsed());
+            let (error, pass) = match sent {
                 Ok(answer) => return Ok(answer),
                 Err(failed) => failed,
             };
@@ -150,6 +153,18 @@ impl<A: Access> Wire<A> {
             tokio::time::sleep(wait).await;
             attempt += 1;
         }
+    }
+
+    /// Counts one attempt; `error` is why it got no successful answer.
+    fn measure(&self, call: &Call, error: Option<&WireError>, took: Duration) {
+        let (store, operation) = (self.access.store(), call.operation);
+        let outcome = error.map_or("answered", WireError::outcome);
+        metrics::histogram!("nigh_store_request_duration_seconds", "store" => store, "operation" => operation)
+            .record(took);
+        metrics::counter!(
+            "nigh_store_requests_total", "store" => store, "operation" => operation, "outcome" => outcome
+        )
+        .increment(1);
     }
 
     async fn send_once(&self, call: &Call) -> Result<StoreResponse, (WireError, Option<Pass>)> {

@@ -44,6 +44,16 @@ impl WireError {
         }
     }
 
+    /// The outcome, in metrics.
+    pub(super) fn outcome(&self) -> &'static str {
+        match self {
+            Self::Refused { status, .. } if *status == StatusCode::NOT_FOUND => "missing",
+            Self::Refused { .. } => "refused",
+            Self::Failed(_) => "failed",
+            Self::NotSent(_) | Self::NotAllowed(_) | Self::Queued => "not_sent",
+        }
+    }
+
     pub(super) fn is_missing(&self) -> bool {
         self.status() == Some(StatusCode::NOT_FOUND)
     }

@@ -213,7 +213,7 @@ impl Journal {
         let thread = spawn_thread("journal", move || writer.run());
         let thread =
             thread.map_err(|source| JournalError::Io { what: "starting", file: "a thread".to_owned(), source })?;
-        let commit_seconds = histogram!("nigh_journal_commit_seconds");
+        let commit_seconds = histogram!("nigh_journal_commit_duration_seconds");
         Ok((Self { shared, commit_seconds, writer: Some(thread) }, recovered))
     }
 

@@ -1,12 +1,36 @@
-//! Counts invocations by how they ended, and measures how long they took.
+//! Counts invocations by function and by how they ended, and measures how long they took.
+
+mod functions;
+
+use std::sync::Arc;
 
 use nigh_schedule::activation::{Activation, Outcome};
+use nigh_terms::Clock;
+use parking_lot::Mutex;
 
+use self::functions::FunctionMeters;
+pub use self::functions::{DURATION_BOUNDS_S, FunctionTotals};
 use super::{InvocationHook, Run};
 
-/// Writes `nigh_invocations_total` and `nigh_invocation_seconds` to the `metrics` recorder.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct InvocationMeter;
+/// Counts what has run, for whoever asks.
+pub struct InvocationMeter {
+    functions: Mutex<FunctionMeters>,
+    clock: Arc<dyn Clock>,
+}
+
+impl InvocationMeter {
+    /// Counts at most so many functions by name, and the others together.
+    #[must_use]
+    pub fn new(named_max: usize, clock: Arc<dyn Clock>) -> Self {
+        Self { functions: Mutex::new(FunctionMeters::new(named_max)), clock }
+    }
+
+    /// What has run since the start.
+    #[must_use]
+    pub fn totals(&self) -> Vec<FunctionTotals> {
+        self.functions.lock().totals()
+    }
+}
 
 impl InvocationHook for InvocationMeter {
     fn name(&self) -> &'static str {
@@ -18,20 +42,27 @@ impl InvocationHook for InvocationMeter {
     }
 
     fn after_run(&self, activation: &Activation) {
-        metrics::counter!("nigh_invocations_total", "outcome" => outcome_name(&activation.outcome)).increment(1);
-        metrics::histogram!("nigh_invocation_seconds").record(activation.duration_us as f64 / 1e6);
+        let (now, seconds) = (self.clock.monotonic(), activation.duration_us as f64 / 1e6);
+        let outcome = place_of(&activation.outcome);
+        let function = (&activation.namespace, &activation.function);
+        self.functions.lock().ended(now, function, outcome, activation.cold, seconds);
     }
 }
 
-const fn outcome_name(outcome: &Outcome) -> &'static str {
+/// The names of outcomes.
+const OUTCOMES: [&str; 7] =
+    ["answered", "handler_error", "init_error", "timed_out", "out_of_memory", "crashed", "stopped"];
+
+/// The place of an outcome's name.
+const fn place_of(outcome: &Outcome) -> usize {
     match outcome {
-        Outcome::Answered => "answered",
-        Outcome::HandlerError { .. } => "handler_error",
-        Outcome::InitError { .. } => "init_error",
-        Outcome::TimedOut => "timed_out",
-        Outcome::OutOfMemory => "out_of_memory",
-        Outcome::Crashed { .. } => "crashed",
-        Outcome::Stopped => "stopped",
+        Outcome::Answered => 0,
+        Outcome::HandlerError { .. } => 1,
+        Outcome::InitError { .. } => 2,
+        Outcome::TimedOut => 3,
+        Outcome::OutOfMemory => 4,
+        Outcome::Crashed { .. } => 5,
+        Outcome::Stopped => 6,
     }
 }
 
@@ -51,7 +82,7 @@ mod tests {
             Outcome::Crashed { reason: failed().1 },
             Outcome::Stopped,
         ];
-        let names: std::collections::BTreeSet<_> = ends.iter().map(outcome_name).collect();
-        assert_eq!(names.len(), ends.len());
+        let names: std::collections::BTreeSet<_> = ends.iter().map(|end| OUTCOMES[place_of(end)]).collect();
+        assert_eq!(names.len(), OUTCOMES.len());
     }
 }

@@ -237,13 +237,13 @@ impl Sandboxes {
         };
         self.carry_out(done);
         if let Some(waits_for) = waits_for {
-            metrics::counter!("nigh_invocation_waits_total", "for" => waits_for.label()).increment(1);
+            metrics::counter!("nigh_invocation_waits_total", "reason" => waits_for.label()).increment(1);
             self.waits.notify_one();
         }
         let turn = (&mut turn).await.map_err(|_| InvokeError::ShuttingDown)?;
         let waited = self.now().since(asked);
         if let Some(waits_for) = waits_for {
-            metrics::histogram!("nigh_invocation_wait_seconds", "for" => waits_for.label())
+            metrics::histogram!("nigh_invocation_wait_duration_seconds", "reason" => waits_for.label())
                 .record(waited.as_secs_f64());
         }
         match turn {
@@ -304,7 +304,7 @@ impl Sandboxes {
     pub(crate) fn take_idle(self: &Arc<Self>, live: &Arc<LiveSandbox>, why: &SandboxEndReason) -> Option<Lease> {
         let taken = self.state.lock().pool.take(live, why);
         taken.then(|| {
-            metrics::counter!("nigh_sandboxes_ended_total", "for" => why.label()).increment(1);
+            metrics::counter!("nigh_sandboxes_ended_total", "reason" => why.label()).increment(1);
             self.lease(Arc::clone(live))
         })
     }
@@ -326,7 +326,7 @@ impl Sandboxes {
         let now = self.now();
         let expired = self.state.lock().pool.take_expired(now, is_stale);
         let ended = |(live, why): (Arc<LiveSandbox>, SandboxEndReason)| {
-            metrics::counter!("nigh_sandboxes_ended_total", "for" => why.label()).increment(1);
+            metrics::counter!("nigh_sandboxes_ended_total", "reason" => why.label()).increment(1);
             self.lease(live)
         };
         expired.into_iter().map(ended).collect()

@@ -146,7 +146,7 @@ impl SandboxMaker {
         let is_ahead = reason == ColdReason::Ahead;
         let init = Init { began, took, calls: self.accountant.finish(init_id), steps, reason };
         if matches!(end, Some(InitOutcome::Ready)) {
-            metrics::histogram!("nigh_init_seconds").record(took.as_secs_f64());
+            metrics::histogram!("nigh_sandbox_init_duration_seconds").record(took.as_secs_f64());
             if is_ahead {
                 metrics::counter!("nigh_sandboxes_ahead_total").increment(1);
             } else {

@@ -39,7 +39,7 @@ pub(super) struct Seat<'a> {
 
 impl StatesOperation {
     /// Whether the operation is about executions, not machines.
-    pub(super) const fn is_of_executions(self) -> bool {
+    pub(crate) const fn is_of_executions(self) -> bool {
         match self {
             Self::StartExecution
             | Self::StartSyncExecution

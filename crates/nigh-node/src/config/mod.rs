@@ -15,6 +15,7 @@ mod llc;
 mod memory;
 mod places;
 mod python;
+mod records;
 #[cfg(test)]
 mod reference;
 mod shown;
@@ -40,6 +41,7 @@ pub use lists::ListSetting;
 pub use llc::{LlcBind, LlcPolicy, LlcSettings};
 pub use memory::{MemoryLearner, MemorySettings, Sizing};
 pub use python::PythonChoice;
+pub use records::{AuditSettings, MetricsSettings};
 pub use shown::ShownSetting;
 pub use span::{ParseSpanError, Span};
 pub use store::{StoreKind, StoreSettings, SwiftAuth};
@@ -94,6 +96,10 @@ pub struct Settings {
     pub activations: ActivationSettings,
     /// The log.
     pub log: LogSettings,
+    /// The audit trail.
+    pub audit: AuditSettings,
+    /// The metrics.
+    pub metrics: MetricsSettings,
     /// The cluster that this node belongs to; if absent, the node is alone.
     pub cluster: Option<ClusterSettings>,
 }
@@ -260,6 +266,8 @@ impl Settings {
             openwhisk: OpenWhiskLimits::default(),
             activations: ActivationSettings::default(),
             log: LogSettings { level: "info".to_owned(), format: LogFormat::Text },
+            audit: AuditSettings::default(),
+            metrics: MetricsSettings::default(),
             cluster: None,
         }
     }

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use nigh_engine::{AccessKeys, LocalMembership, LocalRegistry, Membership, Registry, StateFile};
+use nigh_http::audit::{Audit, AuditSink};
 use nigh_terms::{Clock, Epoch, NodeId, SystemClock};
 
 use super::NodeError;
 use super::open_files::FileShares;
+use crate::audit::AuditLog;
 use crate::cluster::ClusterEngine;
 use crate::config::Settings;
 use crate::state_folder::StatePaths;
@@ -28,6 +30,9 @@ pub(super) struct Foundation {
     /// Higher than in any earlier incarnation of this node.
     pub(super) epoch: Epoch,
     pub(super) keys: AccessKeys,
+    /// The file of the audit trail; none if there is none.
+    pub(super) audit_log: Option<Arc<AuditLog>>,
+    pub(super) audit: Audit,
 }
 
 impl Foundation {
@@ -38,6 +43,7 @@ impl Foundation {
         paths: StatePaths,
         clock: Arc<SystemClock>,
     ) -> Result<Self, NodeError> {
+        let audit_log = AuditLog::open(&settings.audit)?;
         let database = StateFile::open(&paths.database())?;
         let local = LocalRegistry::new(database.clone());
         let alone = LocalMembership::join(NodeId(settings.node.clone()), &local).await?;
@@ -58,7 +64,25 @@ impl Foundation {
         if cluster.is_some() {
             keys.follow(&*registry).await?;
         }
-        Ok(Self { settings, files, paths, clock, database, local, cluster, registry, membership, epoch, keys })
+        let audit = audit_log.as_ref().map_or_else(Audit::off, |log| {
+            let (sink, time) = (Arc::clone(log) as Arc<dyn AuditSink>, Arc::clone(&clock) as Arc<dyn Clock>);
+            Audit::new(sink, settings.audit.data, &settings.region, &settings.node, time)
+        });
+        Ok(Self {
+            settings,
+            files,
+            paths,
+            clock,
+            database,
+            local,
+            cluster,
+            registry,
+            membership,
+            epoch,
+            keys,
+            audit_log,
+            audit,
+        })
     }
 
     pub(super) fn clock(&self) -> Arc<dyn Clock> {

@@ -35,6 +35,8 @@ pub(super) struct Invocations {
     /// `dispatcher`; `invoker` if the node is alone.
     pub(super) invoke: Arc<dyn Invoke>,
     pub(super) applications: Applications,
+    /// Counts what runs here.
+    pub(super) meter: Arc<InvocationMeter>,
 }
 
 impl Invocations {
@@ -48,6 +50,7 @@ impl Invocations {
             let hook = PrefetchHook::new(applications.clone(), prefetched.clone(), foundation.clock());
             Arc::new(hook) as Arc<dyn InvocationHook>
         });
+        let meter = Arc::new(InvocationMeter::new(foundation.settings.metrics.functions, foundation.clock()));
         let invoker = Arc::new(Invoker::new(
             InvokerParts {
                 functions: Arc::new(parts.functions.clone()),
@@ -57,7 +60,7 @@ impl Invocations {
                 gate: Arc::new(memory.clone()),
                 accountant: Arc::clone(&parts.objects.accountant),
                 activations: parts.activations.clone(),
-                hooks: hooks(parts, prefetch),
+                hooks: hooks(parts, &meter, prefetch),
                 clock: foundation.clock(),
                 memory: parts.objects.node_memory.clone(),
                 node: foundation.membership.node().clone(),
@@ -89,7 +92,7 @@ impl Invocations {
             Some(dispatcher) => Arc::new(dispatcher.clone()) as Arc<dyn Invoke>,
             None => Arc::clone(&invoker) as Arc<dyn Invoke>,
         };
-        Self { invoker, dispatcher, invoke, applications }
+        Self { invoker, dispatcher, invoke, applications, meter }
     }
 
     /// Opens the queue of events, and continues those that an earlier incarnation accepted.
@@ -156,8 +159,12 @@ pub(super) fn invoker_settings(parts: &NodeParts, runtime: RuntimeSettings) -> I
     }
 }
 
-fn hooks(parts: &NodeParts, prefetch: Option<Arc<dyn InvocationHook>>) -> Vec<Arc<dyn InvocationHook>> {
-    let meter = Arc::new(InvocationMeter) as Arc<dyn InvocationHook>;
+fn hooks(
+    parts: &NodeParts,
+    meter: &Arc<InvocationMeter>,
+    prefetch: Option<Arc<dyn InvocationHook>>,
+) -> Vec<Arc<dyn InvocationHook>> {
+    let meter = Arc::clone(meter) as Arc<dyn InvocationHook>;
     std::iter::once(meter).chain(parts.learning.hook()).chain(parts.llc.hooks()).chain(prefetch).collect()
 }
 

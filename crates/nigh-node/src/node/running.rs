@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use nigh_engine::RecordLog;
 use nigh_functions::function_store::FunctionStore;
+use nigh_http::audit::Audit;
 use nigh_invoke::activation_log::ActivationLog;
 use nigh_invoke::event_invoker::EventInvoker;
 use nigh_objects::ObjectMemory;
@@ -27,7 +28,7 @@ use crate::learning::MemoryModels;
 use crate::llc::LlcStatus;
 use crate::profiling::{FunctionProfiler, ModelRows, ProfileReport, ProfileRequest, ProfilingError};
 use crate::status::{CacheStatus, DrainStatus, FastPathStatus, Level, SandboxStatus, Status};
-use crate::telemetry::{ProcessUse, Telemetry};
+use crate::telemetry::{MetricsText, ProcessUse, Telemetry};
 use crate::tenancy::Tenancy;
 use crate::writes;
 
@@ -160,17 +161,12 @@ impl admin::AdminSource for RunningNode {
         }
     }
 
-    fn metrics(&self) -> String {
-        let pool = self.invocations.invoker.in_use();
-        let own = [
-            ("nigh_sandboxes_booked_bytes", pool.booked.bytes() as f64),
-            ("nigh_sandboxes_idle_bytes", pool.idle_held.bytes() as f64),
-            ("nigh_invocations_running", pool.running as f64),
-            ("nigh_invocations_waiting", pool.waiting as f64),
-            ("nigh_activation_records_bytes", (self.records.bytes() + self.whisk_records.bytes()).bytes() as f64),
-            ("nigh_activation_records_dropped_total", self.records.dropped() as f64),
-        ];
-        self.telemetry.render(&[&own[..], &writes::meters(self.parts.objects.journal.usage())].concat())
+    fn metrics(&self, accept: Option<&str>) -> MetricsText {
+        self.telemetry.render(&self.samples(), accept)
+    }
+
+    fn audit(&self) -> &Audit {
+        &self.parts.foundation.audit
     }
 
     fn config(&self) -> &[ShownSetting] {

@@ -2,10 +2,8 @@
 //!
 //! The crates name what they count where they count it; a test holds this list complete.
 
-use metrics::{describe_counter, describe_gauge, describe_histogram};
-
-/// A gauge whose name ends as histograms' do.
-const GAUGE_OF_SECONDS: &str = "nigh_writeback_oldest_seconds";
+/// How the names of all histograms end, and of nothing else.
+pub(super) const HISTOGRAM_SUFFIX: &str = "_duration_seconds";
 
 /// How a family's values are meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +14,8 @@ pub(super) enum Kind {
     Gauge,
     /// How many values were at most so large.
     Histogram,
+    /// It is 1; its labels say what.
+    Info,
 }
 
 impl Kind {
@@ -23,18 +23,38 @@ impl Kind {
     pub(super) fn of(name: &str) -> Self {
         match name {
             _ if name.ends_with("_total") => Self::Counter,
-            _ if name.ends_with("_seconds") && name != GAUGE_OF_SECONDS => Self::Histogram,
+            _ if name.ends_with(HISTOGRAM_SUFFIX) => Self::Histogram,
+            _ if name.ends_with("_info") => Self::Info,
             _ => Self::Gauge,
         }
     }
 
-    /// The kind, as Prometheus calls it.
+    /// The kind, as OpenMetrics calls it.
     pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::Counter => "counter",
             Self::Gauge => "gauge",
             Self::Histogram => "histogram",
+            Self::Info => "info",
         }
+    }
+
+    /// The kind, as Prometheus' text format calls it, which has no info.
+    pub(super) const fn in_text(self) -> &'static str {
+        match self {
+            Self::Info => "gauge",
+            other => other.as_str(),
+        }
+    }
+
+    /// The name that OpenMetrics gives a family of this kind: without the suffix of its samples.
+    pub(super) fn family(self, name: &str) -> &str {
+        let suffix = match self {
+            Self::Counter => "_total",
+            Self::Info => "_info",
+            Self::Gauge | Self::Histogram => "",
+        };
+        name.strip_suffix(suffix).unwrap_or(name)
     }
 }
 
@@ -56,9 +76,13 @@ pub(super) const SUBJECTS: [(&str, &[Family]); 8] = [
 const INVOCATIONS: &[Family] = &[
     (
         "nigh_invocations_total",
-        "Ended invocations, by outcome: answered, handler_error, init_error, timed_out, out_of_memory, crashed, stopped",
+        "Ended invocations, by namespace, function and outcome: answered, handler_error, init_error, timed_out, out_of_memory, crashed, stopped. Beyond metrics.functions, the function is other",
     ),
-    ("nigh_invocation_seconds", "Time of the handler"),
+    ("nigh_invocation_duration_seconds", "Time of the handler, by namespace and function as above, from 1 ms to 300 s"),
+    (
+        "nigh_invocation_cold_starts_total",
+        "Invocations that waited for a new sandbox, by namespace and function as above",
+    ),
     ("nigh_invocations_running", "Invocations that run"),
     ("nigh_invocations_waiting", "Invocations that wait for a sandbox"),
     ("nigh_invocations_refused_total", "Invocations answered with an error before they ran"),
@@ -71,17 +95,19 @@ const INVOCATIONS: &[Family] = &[
         "nigh_invocation_waits_total",
         "Invocations that got no sandbox at once, by what they waited for: turn, sandbox (a busy one), making, starts, memory, room",
     ),
-    ("nigh_invocation_wait_seconds", "Time that they waited; cold starts wait too"),
+    ("nigh_invocation_wait_duration_seconds", "Time that they waited, by the same; cold starts wait too"),
     (
         "nigh_cold_starts_total",
         "Sandboxes made, by why there was none: first, busy, room, keep_alive, changed, memory, died, ahead",
     ),
     ("nigh_prewarmed_starts_total", "Cold starts that took a pre-warmed sandbox"),
     ("nigh_sandboxes_ahead_total", "Cold starts prepared for a next stage"),
-    ("nigh_init_seconds", "Time to initialise a sandbox"),
+    ("nigh_sandbox_init_duration_seconds", "Time to initialise a sandbox"),
     ("nigh_sandboxes", "Sandboxes, by state: busy, idle, prewarmed"),
     ("nigh_sandboxes_ended_total", "Idle sandboxes ended, by why: room, keep_alive, changed, memory, died"),
+    ("nigh_sandboxes_limit", "The most sandboxes"),
     ("nigh_sandboxes_booked_bytes", "Bookings that count against functions.memory"),
+    ("nigh_sandboxes_booked_limit_bytes", "The most bytes of bookings: functions.memory"),
     ("nigh_sandboxes_idle_bytes", "Memory that frozen sandboxes use"),
     ("nigh_sandboxes_with_network", "Sandboxes with outbound network"),
     ("nigh_activation_records_bytes", "Activation records on the disk"),
@@ -93,7 +119,8 @@ const MEMORY: &[Family] = &[
     ("nigh_memory_grown_total", "Grants raised during a run"),
     ("nigh_memory_yielded_bytes_total", "Bytes that the cache freed by shrinking"),
     ("nigh_memory_idle_ended_total", "Idle sandboxes ended for memory"),
-    ("nigh_memory_missed_total", "Under-predictions"),
+    ("nigh_memory_killed_total", "Invocations ended for want of memory"),
+    ("nigh_memory_under_predictions_total", "Invocations that needed more memory than a model predicted"),
     ("nigh_memory_models_matured_total", "Models that became mature"),
     ("nigh_memory_models_unlearned_total", "Models that ceased to be mature"),
     ("nigh_prefetched_total", "Prefetched objects"),
@@ -126,12 +153,17 @@ const OBJECTS: &[Family] = &[
     ("nigh_writeback_watched_objects", "Pushed objects over which an earlier push may still land"),
     ("nigh_writeback_ephemeral_objects", "Objects that are in this node's memory alone"),
     ("nigh_writeback_lost_objects", "Ephemeral objects lost for want of memory"),
-    (GAUGE_OF_SECONDS, "Age of the oldest unpushed write"),
+    ("nigh_writeback_oldest_age_seconds", "Age of the oldest unpushed write"),
+    (
+        "nigh_store_requests_total",
+        "Requests to a remote store, by kind of store, operation and outcome: answered, missing (404), refused, failed (sent, no answer), not_sent",
+    ),
+    ("nigh_store_request_duration_seconds", "Time to the head of the store's answer, by kind of store and operation"),
     ("nigh_journal_commits_total", "Commits to the journal"),
     ("nigh_journal_syncs_total", "Calls of fdatasync"),
     ("nigh_journal_trims_total", "Segments of the journal that were reused"),
     ("nigh_journal_written_bytes_total", "Bytes written to the journal"),
-    ("nigh_journal_commit_seconds", "Time from the request for a commit to its answer"),
+    ("nigh_journal_commit_duration_seconds", "Time from the request for a commit to its answer"),
     ("nigh_journal_segments", "Segments of the journal"),
     ("nigh_journal_used_bytes", "Their bytes"),
     ("nigh_journal_limit_bytes", "The most bytes of the journal"),
@@ -141,7 +173,7 @@ const OBJECTS: &[Family] = &[
 
 const DOORS: &[Family] = &[
     ("nigh_s3_requests_total", "S3 requests answered, by operation and class of status"),
-    ("nigh_s3_seconds", "Time from an S3 request's head to its answer's, by operation"),
+    ("nigh_s3_request_duration_seconds", "Time from an S3 request's head to its answer's, by operation"),
     ("nigh_s3_received_bytes_total", "Bytes of S3 requests' bodies"),
     ("nigh_s3_sent_bytes_total", "Bytes of S3 answers' bodies"),
     ("nigh_fast_path_answers_total", "Answers of the fast path with bytes, by way: segment, inline, copy, http"),
@@ -149,9 +181,23 @@ const DOORS: &[Family] = &[
     ("nigh_fast_path_held_bytes", "Bytes of segments handed out and still held"),
     ("nigh_fast_path_holders_over", "Sandboxes and keys whose last request found no room for held bytes"),
     ("nigh_lambda_requests_total", "Lambda requests answered, by operation and status"),
+    (
+        "nigh_lambda_request_duration_seconds",
+        "Time from a Lambda request's head to its answer, by operation; invocations too",
+    ),
     ("nigh_openwhisk_requests_total", "OpenWhisk requests answered, by resource and status"),
+    ("nigh_openwhisk_request_duration_seconds", "Time from an OpenWhisk request's head to its answer, by resource"),
+    ("nigh_admin_requests_total", "Admin requests answered, by path and status"),
+    ("nigh_admin_request_duration_seconds", "Time from an admin request's head to its answer's, by path"),
     ("nigh_quota_refusals_total", "Requests refused because their namespace used all of a quota, by quota"),
     ("nigh_outside_requests_total", "Requests of a store answered, by kind (push, invalidate, s3-events) and status"),
+    ("nigh_outside_request_duration_seconds", "Time from such a request's head to its answer, by kind"),
+    (
+        "nigh_connections_closed_total",
+        "Connections closed because of their client, by reason: silent, slow_answer (it took one too slowly), slow_body (it sent one too slowly), room (idle, and another client waited)",
+    ),
+    ("nigh_audit_events_total", "Events written to the audit trail"),
+    ("nigh_audit_events_dropped_total", "Events lost because the audit trail cannot be written, or not fast enough"),
     ("nigh_outside_copies_dropped_total", "Copies dropped for S3 events"),
 ];
 
@@ -170,6 +216,8 @@ const EVENTS: &[Family] = &[
 ];
 
 const CLUSTER: &[Family] = &[
+    ("nigh_cluster_members", "Living members of the cluster"),
+    ("nigh_cluster_homes", "Shards whose home is on this node"),
     ("nigh_dispatches_total", "Runs sent to nodes"),
     ("nigh_dispatches_refused_total", "Runs that nodes refused"),
     ("nigh_dispatched_runs_total", "Runs received, by end: ended, refused"),
@@ -182,11 +230,14 @@ const CLUSTER: &[Family] = &[
         "Calls between processes, by side, method and outcome: answered, refused, not_sent, unknown",
     ),
     ("nigh_rpc_bytes_total", "Their bytes, by side, method and of what: calls, answers"),
-    ("nigh_rpc_seconds", "Time to the head of the answer, by side and method"),
+    ("nigh_rpc_call_duration_seconds", "Time to the head of the answer, by side and method"),
     ("nigh_rpc_connections", "Open connections, by side"),
 ];
 
 const CACHE_WAYS: &[Family] = &[
+    ("nigh_llc_ways", "Ways of the last-level cache"),
+    ("nigh_llc_way_load", "How much of each way the running invocations need, added up: above 1 they compete for it"),
+    ("nigh_llc_class_invocations", "Invocations in each class of service, by class and kind"),
     ("nigh_llc_refits_total", "Layouts of the last-level cache computed"),
     ("nigh_llc_moves_total", "Sandboxes moved to another class of service"),
     ("nigh_llc_bind_failures_total", "Runs that could not be bound to their class"),
@@ -195,9 +246,16 @@ const CACHE_WAYS: &[Family] = &[
 ];
 
 const PROCESS: &[Family] = &[
+    ("nigh_build_info", "The version of this program"),
+    (
+        "nigh_certificate_expiry_timestamp_seconds",
+        "When each certificate of this node ends, in seconds since 1970, by name",
+    ),
+    ("process_start_time_seconds", "When this process started, in seconds since 1970"),
     ("process_resident_memory_bytes", "Resident memory of this process"),
     ("process_cpu_seconds_total", "Processor time of this process"),
     ("process_open_fds", "Open files of this process"),
+    ("process_max_fds", "The most files that this process may open"),
     ("process_threads", "Threads of this process"),
 ];
 
@@ -210,92 +268,5 @@ pub(super) fn meaning(name: &str) -> Option<&'static str> {
     families().find(|(known, _)| *known == name).map(|(_, meaning)| meaning)
 }
 
-/// Tells the installed recorder what the families mean.
-pub(super) fn describe() {
-    for (name, meaning) in families() {
-        match Kind::of(name) {
-            Kind::Counter => describe_counter!(name, meaning),
-            Kind::Gauge => describe_gauge!(name, meaning),
-            Kind::Histogram => describe_histogram!(name, meaning),
-        }
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use std::collections::{BTreeMap, BTreeSet};
-    use std::fmt::Write as _;
-    use std::path::Path;
-
-    use super::*;
-
-    /// The variable that has the page written.
-    const WRITE: &str = "NIGH_TEST_WRITE_REFERENCE";
-
-    fn page() -> String {
-        let mut page = "# Metrics\n\n<!-- Generated from crates/nigh-node/src/telemetry/families.rs: \
-                        NIGH_TEST_WRITE_REFERENCE=1 cargo test -p nigh-node reference -->\n\n\
-                        `nigh metrics` prints Prometheus text; `nigh --json metrics` a list of `{\"name\", \"labels\", \
-                        \"value\"}`. Histograms have bounds from 50 µs to 100 s.\n"
-            .to_owned();
-        for (subject, families) in SUBJECTS {
-            let _ = write!(page, "\n## {subject}\n| metric | kind | meaning |\n|---|---|---|\n");
-            for (name, meaning) in families {
-                let _ = writeln!(page, "| `{name}` | {} | {meaning} |", Kind::of(name).as_str());
-            }
-        }
-        page
-    }
-
-    /// The names that the macros of `metrics` are given in the sources of all crates, with the macro.
-    fn recorded(folder: &Path, found: &mut BTreeMap<String, BTreeSet<&'static str>>) {
-        for entry in std::fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                recorded(&path, found);
-            } else if path.extension() == Some("rs".as_ref()) {
-                let text = std::fs::read_to_string(&path).unwrap();
-                let code: String = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
-                for kind in [Kind::Counter, Kind::Gauge, Kind::Histogram] {
-                    for rest in code.split(&format!("{}!(", kind.as_str())).skip(1) {
-                        let name = rest.trim_start().strip_prefix('"').and_then(|rest| rest.split('"').next());
-                        if let Some(name) = name.filter(|name| !name.starts_with("nigh_test_")) {
-                            found.entry(name.to_owned()).or_default().insert(kind.as_str());
-                        }
-                    }
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn the_reference_of_metrics_is_what_they_say_of_themselves() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/metrics.md");
-        if std::env::var_os(WRITE).is_some() {
-            std::fs::write(&path, page()).unwrap();
-        }
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), page(), "{WRITE}=1 writes the page anew");
-    }
-
-    #[test]
-    fn every_family_that_is_recorded_has_a_meaning_and_the_kind_that_its_name_says() {
-        let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        let mut found = BTreeMap::new();
-        for entry in std::fs::read_dir(crates).unwrap() {
-            recorded(&entry.unwrap().path().join("src"), &mut found);
-        }
-        assert!(found.len() > 70, "the sources are not read: {found:?}");
-        for (name, kinds) in &found {
-            assert!(meaning(name).is_some(), "{name} has no meaning here");
-            assert_eq!(kinds, &BTreeSet::from([Kind::of(name).as_str()]), "{name}");
-        }
-    }
-
-    #[test]
-    fn every_family_is_told_once() {
-        let names: BTreeSet<&str> = families().map(|(name, _)| name).collect();
-        assert_eq!(names.len(), families().count());
-        assert_eq!(Kind::of(GAUGE_OF_SECONDS), Kind::Gauge);
-        assert_eq!(Kind::of("process_cpu_seconds_total"), Kind::Counter);
-    }
-}
+mod tests;

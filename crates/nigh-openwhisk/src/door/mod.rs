@@ -6,6 +6,7 @@
 
 mod actions;
 mod activations;
+mod answered;
 mod compositions;
 mod invocation;
 mod lookup;
@@ -28,6 +29,7 @@ use nigh_functions::action::names::OWN;
 use nigh_functions::function_network::NetworkPermission;
 use nigh_functions::function_store::FunctionStore;
 use nigh_functions::runtime_catalog::RuntimeCatalog;
+use nigh_http::audit::Audit;
 use nigh_invoke::invocation::Invoke;
 use nigh_terms::{Clock, Namespace, Principal};
 use nigh_workflow::scratch::ScratchObjects;
@@ -88,6 +90,7 @@ struct OpenWhiskState {
     tasks: TaskTracker,
     running: Arc<Semaphore>,
     throttle: Mutex<Throttle>,
+    audit: Audit,
 }
 
 /// The OpenWhisk door. A clone is another handle to it.
@@ -104,12 +107,18 @@ struct Request {
 }
 
 impl OpenWhiskDoor {
-    /// A door for the Lambda door to mount.
+    /// A door for the Lambda door to mount, without an audit trail.
     #[must_use]
     pub fn new(parts: OpenWhiskParts, settings: OpenWhiskSettings) -> Self {
+        Self::with_audit(parts, settings, Audit::off())
+    }
+
+    /// A door for the Lambda door to mount, with its requests in this audit trail.
+    #[must_use]
+    pub fn with_audit(parts: OpenWhiskParts, settings: OpenWhiskSettings, audit: Audit) -> Self {
         let running = Arc::new(Semaphore::new(ACTIVATIONS_MAX));
         let throttle = Mutex::new(Throttle::new(settings.limits));
-        Self(Arc::new(OpenWhiskState { parts, settings, tasks: TaskTracker::new(), running, throttle }))
+        Self(Arc::new(OpenWhiskState { parts, settings, tasks: TaskTracker::new(), running, throttle, audit }))
     }
 
     /// The description of the API, which needs no key.

@@ -1,5 +1,8 @@
 //! The HTTP of the door: routes, keys, bodies, and what every answer has.
 
+use std::net::IpAddr;
+use std::time::Instant;
+
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::header::{ACCESS_CONTROL_REQUEST_HEADERS, HeaderName, WWW_AUTHENTICATE};
@@ -20,9 +23,10 @@ use super::super::limits::{CODE_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use super::super::query::Query;
 use super::super::route::{Collection, Route};
 use super::super::web_action::cors;
+use super::answered::RequestKind;
 use super::{OpenWhiskDoor, Request, WhiskResponse, WhiskResult, empty_answer, json_answer};
 
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The longest id of a request that is taken over.
 const REQUEST_ID_BYTES_MAX: usize = 128;
 const REALM: HeaderValue = HeaderValue::from_static("Basic realm=\"whisk rest service\"");
@@ -56,7 +60,8 @@ impl MountedApi for OpenWhiskDoor {
         Route::is_ours(path)
     }
 
-    async fn answer(&self, head: &Parts, body: Incoming, room: &BodyRoom) -> WhiskResponse {
+    async fn answer(&self, head: &Parts, body: Incoming, room: &BodyRoom, from: IpAddr) -> WhiskResponse {
+        let began = Instant::now();
         let request_id = head
             .headers
             .get(REQUEST_ID)
@@ -64,7 +69,7 @@ impl MountedApi for OpenWhiskDoor {
             .cloned()
             .or_else(|| HeaderValue::from_str(&Uuid::new_v4().simple().to_string()).ok());
         let route = Route::of(head.uri.path());
-        let name = route.as_ref().map_or("none", Route::name);
+        let kind = RequestKind::of(&head.method, route.as_ref().ok());
         let is_web = matches!(route, Ok(Route::Web(_)));
         let answered = match route {
             Ok(route) => Box::pin(self.routed(route, head, body, room)).await,
@@ -77,8 +82,7 @@ impl MountedApi for OpenWhiskDoor {
         if let Some(request_id) = request_id {
             answer.headers_mut().insert(REQUEST_ID, request_id);
         }
-        let status = answer.status().as_str().to_owned();
-        metrics::counter!("nigh_openwhisk_requests_total", "resource" => name, "status" => status).increment(1);
+        self.answered(kind, head, from, began, &answer);
         answer
     }
 

@@ -97,6 +97,11 @@ impl Reply {
         Self::answer(StatusCode::TEMPORARY_REDIRECT, HeaderMap::new(), None)
     }
 
+    /// Whether it tells the client to use HTTP.
+    pub(super) fn is_for_http(&self) -> bool {
+        self.status() == StatusCode::TEMPORARY_REDIRECT
+    }
+
     /// The answer to a put that succeeded.
     pub(super) fn put(done: &PutDone) -> Self {
         let mut headers = HeaderMap::with_capacity(4);
@@ -162,9 +167,9 @@ impl Reply {
     }
 
     /// Adds a request id to an answer, as the S3 door does.
-    pub(super) fn named(mut self) -> Self {
+    pub(super) fn named(mut self, id: RequestId) -> Self {
         if let ReplyHead::Answer { headers, .. } = &mut self.said {
-            headers.insert(REQUEST_ID.clone(), RequestId::next().header());
+            headers.insert(REQUEST_ID.clone(), id.header());
         }
         self
     }

@@ -146,6 +146,7 @@ impl FastPath {
             reads: Arc::new(self.door.reads()),
             keys: self.door.keys().clone(),
             telemetry: Arc::clone(self.door.telemetry()),
+            audit: self.door.audit().clone(),
             only,
             holdings: Arc::new(move |key| found.of(key)),
             loan: self.limits.loan,

@@ -17,6 +17,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use http::{HeaderMap, StatusCode};
 use nigh_data::PutRequest;
 use nigh_engine::{AccessKeys, Action, CallGuard};
+use nigh_http::audit::Audit;
 use nigh_terms::{AccessKeyId, Principal};
 use parking_lot::Mutex;
 use s3s::{Body, S3Error, S3ErrorCode, S3Result};
@@ -29,10 +30,12 @@ use super::holdings::Holdings;
 use super::questions::{Description, PutHeaderOutcome, Question, of_put, of_read};
 use super::replies::{Reply, may_fit};
 use super::wire::{BY_COPY, Hello, Put, ReadRequest, Request};
+use crate::audit::{Answered, AuditedCall};
 use crate::auth::secret_here;
 use crate::error::{invalid_request, invocation_ended, s3_error};
 use crate::handlers::{bucket_name, object_key};
 use crate::read::{Reads, answer};
+use crate::request_id::RequestId;
 use crate::telemetry::{Operation, Telemetry};
 
 /// Objects and answers smaller than this are sent in the packet itself.
@@ -53,6 +56,7 @@ pub(super) struct Ground {
     pub(super) reads: Arc<Reads>,
     pub(super) keys: AccessKeys,
     pub(super) telemetry: Arc<Telemetry>,
+    pub(super) audit: Audit,
     /// In a sandbox, the only key that is accepted.
     pub(super) only: Option<AccessKeyId>,
     pub(super) holdings: FindHoldings,
@@ -166,18 +170,25 @@ impl Session {
             }
             Request::Get(read) => {
                 self.note_released(&read.released);
-                self.later(Operation::GetObject, Arc::clone(self).get(read))
+                let audited = self.audited(Operation::GetObject, &read.bucket, &read.key);
+                self.later(Operation::GetObject, audited, Arc::clone(self).get(read))
             }
             Request::Head(read) => {
                 self.note_released(&read.released);
-                self.later(Operation::HeadObject, Arc::clone(self).head(read))
+                let audited = self.audited(Operation::HeadObject, &read.bucket, &read.key);
+                self.later(Operation::HeadObject, audited, Arc::clone(self).head(read))
             }
             Request::Put(put, bytes) => {
                 self.ground.telemetry.bytes_in().increment(bytes.len() as u64);
-                self.later(Operation::PutObject, Arc::clone(self).put(put, bytes))
+                let audited = self.audited(Operation::PutObject, &put.bucket, &put.key);
+                self.later(Operation::PutObject, audited, Arc::clone(self).put(put, bytes))
             }
-            Request::Create(create) => self.later(Operation::PutObject, Arc::clone(self).create(create)),
-            Request::Commit(commit) => self.later(Operation::PutObject, Arc::clone(self).commit(commit)),
+            // The commit is what names the object, and has the event.
+            Request::Create(create) => self.later(Operation::PutObject, None, Arc::clone(self).create(create)),
+            Request::Commit(commit) => {
+                let audited = self.audited(Operation::PutObject, &commit.bucket, &commit.key);
+                self.later(Operation::PutObject, audited, Arc::clone(self).commit(commit))
+            }
         }
     }
 
@@ -206,17 +217,32 @@ impl Session {
         RequestAction::Reply(Reply::well())
     }
 
-    /// Answers later, and counts the call in the S3 door's metrics.
+    /// The event of a request; none if it is not wanted.
+    fn audited(&self, operation: Operation, bucket: &str, key: &str) -> Option<AuditedCall> {
+        let Ground { audit, keys, .. } = &self.ground;
+        AuditedCall::begin(audit, keys, &self.known.get()?.key, operation, (bucket, key))
+    }
+
+    /// Answers later, counts the call in the S3 door's metrics, and records its event.
     fn later(
         &self,
         operation: Operation,
+        audited: Option<AuditedCall>,
         work: impl Future<Output = S3Result<Reply>> + Send + 'static,
     ) -> RequestAction {
         let (telemetry, began) = (Arc::clone(&self.ground.telemetry), Instant::now());
         RequestAction::Later(
             async move {
-                let reply = work.await.unwrap_or_else(|error| Reply::error(&error)).named();
+                let answered = work.await;
+                let code = answered.as_ref().err().map(|error| error.code().as_str().to_owned());
+                let id = RequestId::next();
+                let reply = answered.unwrap_or_else(|error| Reply::error(&error)).named(id);
                 telemetry.answered(operation, reply.status(), reply.length(), began.elapsed());
+                // What the client is to send over HTTP has its event there.
+                if let Some(audited) = audited.filter(|_| !reply.is_for_http()) {
+                    let (status, request_id) = (reply.status(), id.as_str());
+                    audited.record(Answered { status, request_id, error: code.as_deref() });
+                }
                 reply
             }
             .boxed(),

@@ -7,6 +7,7 @@
     reason = "tests: a broken expectation is to panic, and skips and figures are to be seen"
 )]
 
+mod audit;
 mod bad_input;
 mod bounded;
 mod checksums;

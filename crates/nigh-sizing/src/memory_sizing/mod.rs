@@ -325,7 +325,7 @@ impl MemorySizing {
         self.models.recount(&slot, &loaded);
         drop(loaded);
         if learned.missed && running.said.is_some() {
-            metrics::counter!("nigh_memory_missed_total").increment(1);
+            metrics::counter!("nigh_memory_under_predictions_total").increment(1);
         }
         match learned.maturity {
             MaturityChange::None => {}

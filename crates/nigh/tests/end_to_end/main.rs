@@ -6,6 +6,7 @@
 #![expect(clippy::unwrap_used, reason = "tests: a broken expectation panics")]
 
 mod attachments;
+mod audit;
 mod backup;
 mod builds;
 mod cache_ways;
@@ -25,6 +26,7 @@ mod isolation;
 mod keys;
 mod learning;
 mod load;
+mod metrics;
 mod namespaces;
 mod object_features;
 mod openwhisk;

@@ -145,8 +145,8 @@ fn settings_meters_and_levels_are_shown() {
     for meter in [
         "process_resident_memory_bytes",
         "nigh_journal_commits_total 1",
-        "nigh_journal_commit_seconds_count 1",
-        "nigh_journal_commit_seconds_bucket{le=\"0.1\"}",
+        "nigh_journal_commit_duration_seconds_count 1",
+        "nigh_journal_commit_duration_seconds_bucket{le=\"0.1\"}",
         "nigh_journal_syncs_total",
         "nigh_journal_written_bytes_total",
         "nigh_journal_used_bytes",
@@ -154,7 +154,7 @@ fn settings_meters_and_levels_are_shown() {
         "nigh_writeback_pushes_total",
         "nigh_writeback_push_failures_total",
         "nigh_writeback_watched_objects",
-        "nigh_writeback_oldest_seconds",
+        "nigh_writeback_oldest_age_seconds",
         "nigh_fast_path_holders_over",
     ] {
         assert!(meters.contains(meter), "{meter}: {meters}");

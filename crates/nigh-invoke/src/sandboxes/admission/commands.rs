@@ -78,7 +78,7 @@ impl Sandboxes {
 
     fn in_the_way(self: &Arc<Self>, sandboxes: Vec<Arc<LiveSandbox>>, stems: &mut Vec<SparePrewarmed>) -> InTheWay {
         for _ in &sandboxes {
-            metrics::counter!("nigh_sandboxes_ended_total", "for" => "room").increment(1);
+            metrics::counter!("nigh_sandboxes_ended_total", "reason" => "room").increment(1);
         }
         let sandboxes = sandboxes.into_iter().map(|live| self.lease(live)).collect();
         InTheWay { sandboxes, stems: std::mem::take(stems) }
