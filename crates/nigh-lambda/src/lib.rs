@@ -88,6 +88,8 @@ pub struct LambdaDoor {
     settings: LambdaDoorSettings,
     connections_max: usize,
     bodies: BodyRoom,
+    /// Whether clients reach it over TLS.
+    has_tls: AtomicBool,
 }
 
 impl LambdaDoor {
@@ -95,7 +97,8 @@ impl LambdaDoor {
     #[must_use]
     pub fn new(parts: LambdaDoorParts, settings: LambdaDoorSettings) -> Self {
         let connections_max = server::CONNECTIONS_MAX;
-        Self { parts, settings, connections_max, bodies: BodyRoom::new(connections_max) }
+        let bodies = BodyRoom::new(connections_max);
+        Self { parts, settings, connections_max, bodies, has_tls: AtomicBool::new(false) }
     }
 
     /// The same, for so many connections at a time, and so requests under way.
