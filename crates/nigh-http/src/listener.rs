@@ -2,15 +2,16 @@
 //! clients, and drains them at the end. A TLS handshake must end in the time of the first request's head.
 
 use std::convert::Infallible;
+use std::error::Error;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::{Request, Response};
-use http_body::Body;
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -116,7 +117,7 @@ pub async fn serve<A, F, B>(
 ) where
     A: Fn(Request<Incoming>, IpAddr) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Response<B>> + Send + 'static,
-    B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
+    B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,
 {
     let listener: DoorListener = listener.into();
     let (places, tracker) = (Places::new(connections_max), TaskTracker::new());
@@ -154,7 +155,7 @@ async fn connection<F, B>(
     answer: impl Fn(Request<Incoming>) -> F + Send,
 ) where
     F: Future<Output = Response<B>> + Send,
-    B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
+    B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,
 {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "a connection is gone before its first request");

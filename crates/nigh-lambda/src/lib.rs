@@ -25,6 +25,7 @@ mod urls;
 mod validation;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use nigh_engine::AccessKeys;
 use nigh_functions::function_network::NetworkPermission;

@@ -49,6 +49,7 @@ use self::workflows::Workflows;
 use crate::backup::source::BackupSource;
 use crate::config::Configuration;
 use crate::credentials::Credentials;
+use crate::door_certificates::DoorCertificates;
 use crate::endpoints::Endpoints;
 use crate::learning::MemoryModels;
 use crate::llc::Llc;
@@ -142,7 +143,9 @@ impl Node {
         levels.extend(levels::outside(settings, &secrets));
         let skew = settings.outside.clock_skew.duration();
         let outside = OutsideDoor::new(parts.objects.memory.clone(), secrets, skew, parts.foundation.clock());
-        let listeners = Listeners::bind(settings, paths).await?;
+        let certificates = DoorCertificates::open(settings)?;
+        levels.extend(certificates.level(started.date().unix_timestamp()));
+        let listeners = Listeners::bind(settings, paths, &certificates).await?;
         let endpoints = listeners.endpoints(settings, paths)?;
         let first_key = first_keys::issue(&parts.foundation).await?;
         let backup = BackupSource::new(local.clone(), paths.clone(), settings, Some(parts.functions.clone()));
@@ -150,6 +153,7 @@ impl Node {
             parts,
             shown,
             started,
+            certificates,
             endpoints,
             levels,
             telemetry,

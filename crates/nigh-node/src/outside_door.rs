@@ -24,6 +24,7 @@ use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use nigh_data::{ObjectError, ObjectId};
+use nigh_http::listener::DoorListener;
 use nigh_objects::{ObjectMemory, PushOutcome};
 use nigh_terms::{Clock, ObjectKey};
 use parking_lot::Mutex;

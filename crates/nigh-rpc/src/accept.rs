@@ -126,7 +126,11 @@ impl Door {
         Ok(admitted)
     }
 
-    async fn known(&self, link: &mut Link, certified: Option<&PeerCertificate>) -> Result<(Hello, OfPeer), ConnectError> {
+    async fn known(
+        &self,
+        link: &mut Link,
+        certified: Option<&PeerCertificate>,
+    ) -> Result<(Hello, OfPeer), ConnectError> {
         let header = read_header(link).await?;
         let peer = read_hello(link, &header, certified).await?;
         let (ours, theirs) = (&self.own.identity, &peer.identity);

@@ -208,7 +208,8 @@ fn load(files: &CertificateFiles) -> Result<TlsConfigs, CertificateError> {
 
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider)).with_protocol_versions(&[&TLS13]);
     let builder = builder.map_err(unusable(&files.certificate))?.dangerous();
-    let builder = builder.with_custom_certificate_verifier(Arc::new(OfTheCluster { roots, revoked: revoked.clone(), provider }));
+    let builder =
+        builder.with_custom_certificate_verifier(Arc::new(OfTheCluster { roots, revoked: revoked.clone(), provider }));
     let mut client = builder.with_client_auth_cert(chain, key()?).map_err(unusable(&files.key))?;
     client.resumption = Resumption::disabled();
     client.enable_sni = false;

@@ -48,8 +48,8 @@ pub fn client_verifier(
     provider: Arc<CryptoProvider>,
 ) -> Result<Arc<dyn ClientCertVerifier>, CertificateError> {
     let signed = WebPkiClientVerifier::builder_with_provider(authorities(authority)?, provider).build();
-    let signed = signed
-        .map_err(|error| CertificateError::Unusable { path: authority.to_owned(), reason: error.to_string() })?;
+    let signed =
+        signed.map_err(|error| CertificateError::Unusable { path: authority.to_owned(), reason: error.to_string() })?;
     Ok(Arc::new(UnrevokedClients { signed, revoked }))
 }
 

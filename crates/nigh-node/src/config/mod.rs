@@ -4,6 +4,7 @@
 //! names here are the names in the file. In a variable two underscores separate section and name:
 //! `functions.keep_alive` is `NIGH_FUNCTIONS__KEEP_ALIVE`. Sizes are written `64 MiB`, times `600 s`.
 
+mod admin;
 mod check;
 mod cluster;
 mod error;
@@ -20,6 +21,7 @@ mod reference;
 mod shown;
 mod span;
 mod store;
+mod tls;
 mod workflows;
 mod writes;
 
@@ -32,6 +34,7 @@ use nigh_objects::WriteMode;
 use nigh_terms::{ByteSize, Namespace};
 use serde::{Deserialize, Serialize};
 
+pub use admin::AdminSettings;
 pub use cluster::{ClusterSettings, Roles};
 pub use error::ConfigError;
 pub use functions::{EventSettings, FunctionSettings, Network, PrewarmMode};
@@ -43,6 +46,7 @@ pub use python::PythonChoice;
 pub use shown::ShownSetting;
 pub use span::{ParseSpanError, Span};
 pub use store::{StoreKind, StoreSettings, SwiftAuth};
+pub use tls::{ClientCertificate, MinimumVersion, TlsSettings};
 pub use workflows::WorkflowSettings;
 pub use writes::{DamagedJournal, OutsideSettings, WritesSettings};
 
@@ -60,14 +64,18 @@ pub struct Settings {
     pub namespace: Namespace,
     /// The AWS region that clients and functions see.
     pub region: String,
-    /// Permits doors to listen on other addresses than loopback.
-    pub allow_remote: bool,
+    /// Permits plain HTTP, and plain calls between nodes, beyond loopback. Its former name is `allow_remote`.
+    pub allow_plain: bool,
     /// How long running requests and invocations may take to finish after the first signal.
     pub drain: Span,
     /// The S3 door.
     pub s3: S3Settings,
     /// The Lambda door.
     pub lambda: LambdaSettings,
+    /// The admin API over TCP.
+    pub admin: AdminSettings,
+    /// TLS of all doors.
+    pub tls: TlsSettings,
     /// The cache of objects.
     pub cache: CacheSettings,
     /// The store: the system of record.
@@ -232,7 +240,7 @@ impl Settings {
             node: machine.hostname.clone(),
             namespace: default_namespace(),
             region: "us-east-1".to_owned(),
-            allow_remote: false,
+            allow_plain: false,
             drain: Span::seconds(30),
             s3: S3Settings {
                 listen: loopback(9400),
@@ -243,6 +251,8 @@ impl Settings {
                 fast_path: Switch::On,
             },
             lambda: LambdaSettings { listen: loopback(9401) },
+            admin: AdminSettings::default(),
+            tls: TlsSettings::default(),
             cache: CacheSettings {
                 bytes: ByteSize(machine.memory.bytes() / 4),
                 object_max: ByteSize::mib(10),

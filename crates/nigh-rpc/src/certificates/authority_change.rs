@@ -155,7 +155,9 @@ mod tests {
         assert!(matches!(Authority::add(path, 10), Err(CertificateError::Changing(_))));
         assert_eq!((names(path), next.cluster()), (2, "lab"));
         next.issue(&nodes[0], &[], 10, true).unwrap();
-        let Err(CertificateError::StillUsed(used)) = Authority::retire(path, false) else { panic!("n2 is not renewed") };
+        let Err(CertificateError::StillUsed(used)) = Authority::retire(path, false) else {
+            panic!("n2 is not renewed")
+        };
         assert_eq!(used, ["n2.crt"]);
         // Opened again, it is the next one that signs.
         Authority::open(path).unwrap().issue(&nodes[1], &[], 10, true).unwrap();

@@ -152,8 +152,7 @@ async fn new_files_are_used_from_the_next_connection_on_and_unusable_ones_never(
 #[tokio::test]
 async fn a_certificate_that_is_over_serves_until_a_valid_one_is_there() {
     let folder = tempfile::tempdir().unwrap();
-    let CertificateFiles { certificate, key, .. } =
-        issue(folder.path(), "door", now() - time::Duration::days(300), 1);
+    let CertificateFiles { certificate, key, .. } = issue(folder.path(), "door", now() - time::Duration::days(300), 1);
     let files = DoorFiles { certificate, key, client_authority: None };
     let tls = DoorTls::open(files, OldestTls::V13).unwrap();
     let old = tls.facts();
