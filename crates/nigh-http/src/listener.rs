@@ -51,6 +51,12 @@ impl DoorListener {
         Self { tcp, tls }
     }
 
+    /// The same, with other TLS, or without.
+    #[must_use]
+    pub fn with_tls(self, tls: Option<Arc<DoorTls>>) -> Self {
+        Self { tls, ..self }
+    }
+
     /// The address that it is bound to.
     ///
     /// # Errors

@@ -66,7 +66,7 @@ fn an_authority_is_replaced_in_two_steps_and_a_process_is_revoked_by_its_name() 
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     let run = |arguments: &[&str]| {
-        let output = nigh(path, &[&["certificates"], arguments].concat());
+        let output = nigh(path, &[&["certificates"][..], arguments].concat());
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).unwrap()
     };

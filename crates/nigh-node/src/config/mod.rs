@@ -4,7 +4,6 @@
 //! names here are the names in the file. In a variable two underscores separate section and name:
 //! `functions.keep_alive` is `NIGH_FUNCTIONS__KEEP_ALIVE`. Sizes are written `64 MiB`, times `600 s`.
 
-mod admin;
 mod check;
 mod cluster;
 mod error;
@@ -34,7 +33,6 @@ use nigh_objects::WriteMode;
 use nigh_terms::{ByteSize, Namespace};
 use serde::{Deserialize, Serialize};
 
-pub use admin::AdminSettings;
 pub use cluster::{ClusterSettings, Roles};
 pub use error::ConfigError;
 pub use functions::{EventSettings, FunctionSettings, Network, PrewarmMode};
@@ -72,7 +70,7 @@ pub struct Settings {
     pub s3: S3Settings,
     /// The Lambda door.
     pub lambda: LambdaSettings,
-    /// The admin API over TCP.
+    /// The admin API and the page over TCP.
     pub admin: AdminSettings,
     /// TLS of all doors.
     pub tls: TlsSettings,
@@ -151,6 +149,14 @@ pub enum Switch {
 pub struct LambdaSettings {
     /// The address of its listener; port 0 takes a free one.
     pub listen: SocketAddr,
+}
+
+/// The admin API and the page over TCP, for keys with a role. The Unix socket `admin.sock` is always there.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AdminSettings {
+    /// Whether its clients need a certificate beside their key.
+    pub client_certificate: ClientCertificate,
 }
 
 /// The cache of objects.
