@@ -177,7 +177,9 @@ fn certificates_are_replaced_while_requests_run_and_unusable_ones_change_nothing
         some_requests();
         assert_eq!(served(), in_use, "{what}");
     };
-    std::fs::write(&files.certificate, &good[0][..good[0].len() / 2]).unwrap();
+    let half = folder.path().join("half");
+    std::fs::write(&half, &good[0][..good[0].len() / 2]).unwrap();
+    std::fs::rename(&half, &files.certificate).unwrap();
     still("half a certificate");
     let log = std::fs::read_to_string(node.state.with_extension("log")).unwrap();
     let complaints = log.lines().filter(|line| line.contains("the old one stays in use")).count();
@@ -218,7 +220,7 @@ fn a_node_that_asks_for_tls_1_3_refuses_1_2() {
         let node = start(&python, &flags(&files), more);
         for door in ["s3", "lambda"] {
             let (host, port) = place(&node, door);
-            let connect = |newest| run(&python, CONNECT, &[&host, &port, &bundle, newest], &[]).status.success();
+            let connect = |newest: &str| run(&python, CONNECT, &[&host, &port, &bundle, newest], &[]).status.success();
             assert_eq!((connect("TLSv1_2"), connect("TLSv1_3")), (speaks_old, true), "{door}");
         }
     }
