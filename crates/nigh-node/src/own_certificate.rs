@@ -2,6 +2,7 @@
 //! folder `tls` of the state folder. They are made once; the certificate is made anew before it ends, or when the node has
 //! another address.
 
+use std::net::IpAddr;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
@@ -64,7 +65,7 @@ fn names(settings: &Settings) -> Vec<String> {
 /// True if a certificate has all `names` and lasts.
 fn does(known: &CertificateFacts, names: &[String], now: i64) -> bool {
     let of_host = |name: &String| known.hosts.contains(name);
-    let of_address = |name: &String| name.parse().is_ok_and(|address| known.addresses.contains(&address));
+    let of_address = |name: &String| name.parse::<IpAddr>().is_ok_and(|address| known.addresses.contains(&address));
     let left = known.until.unix_timestamp() - now;
     left >= LEFT_DAYS_MIN * DAY_SECONDS && names.iter().all(|name| of_host(name) || of_address(name))
 }

@@ -224,7 +224,8 @@ fn identity_of(certificate: &CertificateDer<'_>) -> Option<Identity> {
     identity.filter(|_| found.next().is_none())
 }
 
-/// Accepts server certificates that the cluster's authority signed and that are not revoked. The hello is compared with their identity later.
+/// Accepts server certificates that the cluster's authority signed and that are not revoked. The hello is compared with
+/// their identity later.
 #[derive(Debug)]
 struct OfTheCluster {
     roots: Arc<RootCertStore>,

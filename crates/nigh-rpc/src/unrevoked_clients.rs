@@ -14,7 +14,7 @@ use crate::certificate_files::{CertificateError, read_certificates};
 use crate::revocations::Revocations;
 use crate::security::PeerCertificate;
 
-/// Accepts certificates that one of `roots` signed and that are not revoked. A client without one is refused.
+/// Accepts the certificates that `signed` accepts and that are not revoked. A client without one is refused.
 #[derive(Debug)]
 struct UnrevokedClients {
     signed: Arc<dyn ClientCertVerifier>,

@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use rcgen::{Issuer, KeyPair, PublicKeyData as _};
 use rustls::client::verify_server_cert_signed_by_trust_anchor;
 use rustls::crypto::aws_lc_rs;
-use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{Error, RootCertStore};
