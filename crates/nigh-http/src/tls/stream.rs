@@ -15,9 +15,9 @@ use tokio_rustls::server::TlsStream;
 const READ_AHEAD_BYTES: usize = 32 << 10;
 /// The first byte of a TLS connection: a record of the handshake (RFC 8446, 5.1).
 const HANDSHAKE: u8 = 22;
-/// The answer to a client that speaks HTTP without TLS.
-const WITHOUT_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: 60\r\n\
-    Connection: close\r\n\r\nThis door speaks HTTPS: write https:// in the endpoint URL.\n";
+/// The answer to a client that speaks HTTP without TLS (RFC 9110, 15.5.22).
+const WITHOUT_TLS: &[u8] = b"HTTP/1.1 426 Upgrade Required\r\nContent-Type: text/plain\r\nContent-Length: 60\r\n\
+    Upgrade: TLS/1.2\r\nConnection: Upgrade, close\r\n\r\nThis door speaks HTTPS: write https:// in the endpoint URL.\n";
 /// The most bytes of such a client's request that are read before the answer, which the kernel would drop otherwise.
 const REQUEST_BYTES: usize = 16 << 10;
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use bytes::Bytes;
-use http::{Request, Response, Uri};
+use http::{Request, Response, StatusCode, Uri};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
@@ -86,7 +86,14 @@ impl Target {
             Self::Tcp { authority, host, tls, .. } => {
                 let stream = self.connect(TcpStream::connect(authority.as_str())).await?;
                 stream.set_nodelay(true).map_err(|error| self.broke(&error))?;
-                let Some(tls) = tls else { return self.exchange(stream, request).await };
+                let Some(tls) = tls else {
+                    let answer = self.exchange(stream, request).await?;
+                    if answer.status() == StatusCode::UPGRADE_REQUIRED {
+                        let reason = "this door speaks TLS; write https:// in the URL".to_owned();
+                        return Err(ClientError::Http { endpoint: self.name(), reason });
+                    }
+                    return Ok(answer);
+                };
                 let secured = tokio::time::timeout(CONNECT_TIMEOUT, Box::pin(tls.connect(host, stream))).await;
                 let late = || std::io::Error::from(std::io::ErrorKind::TimedOut);
                 let stream = secured.unwrap_or_else(|_| Err(late())).map_err(|error| self.broke(&error))?;

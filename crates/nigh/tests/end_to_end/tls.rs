@@ -128,6 +128,8 @@ fn with_an_own_authority_boto3_curl_and_the_command_reach_all_doors_over_tls() {
     let words = String::from_utf8_lossy(&refused.stderr);
     assert!(!refused.status.success() && words.contains("--ca"), "{words}");
     assert!(text(list(&["--ca", &bundle])).contains("in.reversed"));
+    let words = node.nigh(["objects", "ls", "data", "--endpoint", &s3.replace("https://", "http://")]).stderr;
+    assert!(String::from_utf8_lossy(&words).contains("speaks TLS"), "{words:?}");
 
     // The authority is made once.
     let before = std::fs::read(&bundle).unwrap();

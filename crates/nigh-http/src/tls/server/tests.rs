@@ -109,7 +109,7 @@ async fn a_client_without_tls_is_told_to_use_it() {
     tcp.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
     let mut answer = String::new();
     tcp.read_to_string(&mut answer).await.unwrap();
-    assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("https://"), "{answer}");
+    assert!(answer.starts_with("HTTP/1.1 426 ") && answer.contains("https://"), "{answer}");
 }
 
 #[tokio::test]
