@@ -32,8 +32,7 @@ pub(crate) struct Globals {
     /// The URL of the door to call: S3 for objects, else Lambda [default: the door of the running node]
     #[arg(long, global = true, env = "NIGH_ENDPOINT", value_name = "URL")]
     pub(crate) endpoint: Option<String>,
-    /// The PEM file of the authorities to trust with https [default: the running node's, for --endpoint AWS_CA_BUNDLE, else
-    /// the system's]
+    /// The authorities to trust with https [default: the running node's, else AWS_CA_BUNDLE, else the system's]
     #[arg(long = "ca", global = true, env = "NIGH_CA_BUNDLE", value_name = "FILE")]
     pub(crate) ca_bundle: Option<PathBuf>,
 }

@@ -218,7 +218,8 @@ fn a_node_that_asks_for_tls_1_3_refuses_1_2() {
     let folder = tempfile::tempdir().unwrap();
     let files = issued(folder.path(), "doors", 50);
     let bundle = files.authority.display().to_string();
-    for (more, speaks_old) in [(&[][..], true), (&["--set", "tls.minimum_version=1.3"][..], false)] {
+    let usual: &[&str] = &[];
+    for (more, speaks_old) in [(usual, true), (&["--set", "tls.minimum_version=1.3"], false)] {
         let node = start(&python, &flags(&files), more);
         for door in ["s3", "lambda"] {
             let (host, port) = place(&node, door);
