@@ -5,8 +5,9 @@
 use std::sync::Arc;
 
 use nigh_http::tls::server::{DoorFiles, DoorTls};
-use nigh_rpc::Security;
 use nigh_rpc::certificates::{CertificateError, CertificateFacts};
+use nigh_rpc::{Credentials, Security};
+use nigh_terms::Timestamp;
 
 use crate::config::{ClientCertificate, Settings};
 use crate::status::Level;
@@ -22,15 +23,20 @@ const DAY_SECONDS: i64 = 24 * 3600;
 pub struct DoorCertificates {
     doors: Option<Arc<DoorTls>>,
     admin: Option<Arc<DoorTls>>,
+    cluster: Option<Arc<Credentials>>,
 }
 
 impl DoorCertificates {
-    /// Reads those of the doors.
+    /// Reads those of the doors; `cluster` secures the calls between nodes.
     ///
     /// # Errors
     /// The first file that cannot be used.
-    pub fn open(settings: &Settings) -> Result<Self, CertificateError> {
-        let Some(files) = settings.tls.files() else { return Ok(Self::default()) };
+    pub fn open(settings: &Settings, cluster: Option<&Security>) -> Result<Self, CertificateError> {
+        let cluster = match cluster {
+            Some(Security::Tls(credentials)) => Some(Arc::clone(credentials)),
+            Some(Security::Plain) | None => None,
+        };
+        let Some(files) = settings.tls.files() else { return Ok(Self { cluster, ..Self::default() }) };
         let oldest = settings.tls.minimum_version.oldest();
         let doors = Arc::new(DoorTls::open(files.clone(), oldest)?);
         let admin = match settings.admin.client_certificate {
@@ -40,7 +46,7 @@ impl DoorCertificates {
                 Arc::new(DoorTls::open(DoorFiles { client_authority, ..files }, oldest)?)
             }
         };
-        Ok(Self { doors: Some(doors), admin: Some(admin) })
+        Ok(Self { doors: Some(doors), admin: Some(admin), cluster })
     }
 
     /// The TLS of all doors but the admin door; none without TLS.
@@ -55,29 +61,36 @@ impl DoorCertificates {
         self.admin.as_ref()
     }
 
-    /// Reads all files again, those of the calls between nodes (`cluster`) too. True if any has changed since it was last read.
+    /// Checks that all files can be used; nothing changes.
+    ///
+    /// # Errors
+    /// The first certificate that cannot be used.
+    pub fn check_files(&self) -> Result<(), CertificateError> {
+        self.doors.iter().chain(&self.admin).try_for_each(|tls| tls.check_files())?;
+        self.cluster.iter().try_for_each(|credentials| credentials.check_files())
+    }
+
+    /// Reads all files again. True if any has changed since it was last read.
     ///
     /// # Errors
     /// The first certificate that cannot be used. It and the later ones stay as they were.
-    pub fn reload(&self, cluster: Option<&Security>) -> Result<bool, CertificateError> {
+    pub fn reload(&self) -> Result<bool, CertificateError> {
         let mut has_changed = false;
         for tls in self.doors.iter().chain(&self.admin) {
             has_changed |= tls.reload()?;
         }
-        if let Some(Security::Tls(credentials)) = cluster {
+        if let Some(credentials) = &self.cluster {
             has_changed |= credentials.reload()?;
         }
         Ok(has_changed)
     }
 
-    /// When each certificate ends, in seconds since 1970.
+    /// When each certificate ends, by name.
     #[must_use]
-    pub fn expiries(&self, cluster: Option<&Security>) -> Vec<(&'static str, i64)> {
-        let doors = self.doors.iter().map(|tls| ("doors", tls.facts().until.unix_timestamp()));
-        let cluster = match cluster {
-            Some(Security::Tls(credentials)) => Some(("cluster", credentials.expires().unix_timestamp())),
-            Some(Security::Plain) | None => None,
-        };
+    pub fn expiries(&self) -> Vec<(&'static str, Timestamp)> {
+        let ends = |seconds: i64| Timestamp(seconds.max(0).unsigned_abs() * 1000);
+        let doors = self.doors.iter().map(|tls| ("doors", ends(tls.facts().until.unix_timestamp())));
+        let cluster = self.cluster.iter().map(|calls| ("cluster", ends(calls.expires().unix_timestamp())));
         doors.chain(cluster).collect()
     }
 
@@ -122,8 +135,8 @@ mod tests {
     fn all_doors_have_one_certificate_and_without_one_they_have_no_tls() {
         let folder = tempfile::tempdir().unwrap();
         let mut settings = settings(folder.path());
-        let none = DoorCertificates::open(&settings).unwrap();
-        assert!(none.doors().is_none() && none.level(0).is_none() && !none.reload(None).unwrap());
+        let none = DoorCertificates::open(&settings, None).unwrap();
+        assert!(none.doors().is_none() && none.level(0).is_none() && !none.reload().unwrap());
         let authority = Authority::create(folder.path(), "lab", 10).unwrap();
         let node = Identity::new("lab", Role::Node, "n1").unwrap();
         let files = authority.issue(&node, &["n1.example".to_owned()], 30, false).unwrap();
@@ -134,20 +147,23 @@ mod tests {
             client_authority: Some(of_clients),
             ..TlsSettings::default()
         };
-        let one = DoorCertificates::open(&settings).unwrap();
+        let one = DoorCertificates::open(&settings, None).unwrap();
         assert!(Arc::ptr_eq(one.doors().unwrap(), one.admin().unwrap()));
         settings.admin.client_certificate = ClientCertificate::Required;
-        let two = DoorCertificates::open(&settings).unwrap();
+        let two = DoorCertificates::open(&settings, None).unwrap();
         assert!(!Arc::ptr_eq(two.doors().unwrap(), two.admin().unwrap()));
-        let [(name, until)] = two.expiries(None)[..] else { panic!("one certificate") };
+        let [(name, until)] = two.expiries()[..] else { panic!("one certificate") };
         assert_eq!(name, "doors");
+        let until = until.date().unix_timestamp();
         let at = |days: i64| two.level(until - days * DAY_SECONDS).unwrap();
         assert!(at(20).on && at(20).detail.contains("n1.example") && !at(20).detail.contains("renew"));
         assert!(at(3).on && at(3).detail.contains("renew it"));
         assert!(!at(-1).on && at(-1).detail.contains("has ended"));
         authority.issue(&node, &[], 30, true).unwrap();
-        assert!(two.reload(None).unwrap() && !two.reload(None).unwrap());
+        two.check_files().unwrap();
+        assert!(two.reload().unwrap() && !two.reload().unwrap());
         std::fs::write(settings.tls.key.as_ref().unwrap(), "no key").unwrap();
-        assert!(two.reload(None).unwrap_err().to_string().contains("n1.key"));
+        assert!(two.check_files().unwrap_err().to_string().contains("n1.key"));
+        assert!(two.reload().unwrap_err().to_string().contains("n1.key"));
     }
 }

@@ -143,7 +143,8 @@ impl Node {
         levels.extend(levels::outside(settings, &secrets));
         let skew = settings.outside.clock_skew.duration();
         let outside = OutsideDoor::new(parts.objects.memory.clone(), secrets, skew, parts.foundation.clock());
-        let certificates = DoorCertificates::open(settings)?;
+        let calls = parts.foundation.cluster.as_ref().map(|cluster| cluster.own().1);
+        let certificates = DoorCertificates::open(settings, calls)?;
         levels.extend(certificates.level(started.date().unix_timestamp()));
         let listeners = Listeners::bind(settings, paths, &certificates).await?;
         let endpoints = listeners.endpoints(settings, paths)?;

@@ -141,16 +141,28 @@ impl Credentials {
         let mut loaded = self.loaded.lock();
         let is_changed = now != loaded.stamps;
         loaded.stamps = now;
-        let ready = load(&self.files)?;
-        if ready.identity != loaded.ready.identity {
-            return Err(CertificateError::Unusable {
-                path: self.files.certificate.clone(),
-                reason: format!("it is of {}, not of {}", ready.identity, loaded.ready.identity),
-            });
-        }
+        let ready = self.read_of(&loaded.ready.identity)?;
         self.note_revoked(&ready.revoked);
         loaded.ready = ready;
         Ok(is_changed)
+    }
+
+    /// Checks that the files can be used; nothing changes.
+    ///
+    /// # Errors
+    /// As `reload`.
+    pub fn check_files(&self) -> Result<(), CertificateError> {
+        let own = self.loaded.lock().ready.identity.clone();
+        self.read_of(&own).map(drop)
+    }
+
+    fn read_of(&self, own: &Identity) -> Result<TlsConfigs, CertificateError> {
+        let ready = load(&self.files)?;
+        if ready.identity == *own {
+            return Ok(ready);
+        }
+        let reason = format!("it is of {}, not of {own}", ready.identity);
+        Err(CertificateError::Unusable { path: self.files.certificate.clone(), reason })
     }
 
     /// The configurations to use now. If new files cannot be used, a warning says so once and the old ones stay in use.

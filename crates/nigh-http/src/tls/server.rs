@@ -102,16 +102,30 @@ impl DoorTls {
         let mut loaded = self.loaded.lock();
         let is_changed = now != loaded.stamps;
         loaded.stamps = now;
-        let ready = load(&self.files, self.oldest)?;
-        if !replaces(&ready.facts, &loaded.ready.facts, OffsetDateTime::now_utc()) {
-            let CertificateFacts { from, until, .. } = *ready.facts;
-            return Err(CertificateError::NotValidNow { path: self.files.certificate.clone(), from, until });
-        }
+        let ready = self.read_after(&loaded.ready.facts)?;
         (loaded.ready, loaded.complaint) = (ready, None);
         if is_changed {
             tracing::info!("the doors use the new certificate {}", self.files.certificate.display());
         }
         Ok(is_changed)
+    }
+
+    /// Checks that the files can be used; nothing changes.
+    ///
+    /// # Errors
+    /// As `reload`.
+    pub fn check_files(&self) -> Result<(), CertificateError> {
+        let in_use = Arc::clone(&self.loaded.lock().ready.facts);
+        self.read_after(&in_use).map(drop)
+    }
+
+    fn read_after(&self, in_use: &CertificateFacts) -> Result<Ready, CertificateError> {
+        let ready = load(&self.files, self.oldest)?;
+        if replaces(&ready.facts, in_use, OffsetDateTime::now_utc()) {
+            return Ok(ready);
+        }
+        let CertificateFacts { from, until, .. } = *ready.facts;
+        Err(CertificateError::NotValidNow { path: self.files.certificate.clone(), from, until })
     }
 
     /// What the certificate in use says.
