@@ -27,6 +27,7 @@ mod urls;
 mod validation;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use nigh_engine::AccessKeys;
 use nigh_functions::function_network::NetworkPermission;
@@ -92,6 +93,8 @@ pub struct LambdaDoor {
     connections_max: usize,
     bodies: BodyRoom,
     audit: Audit,
+    /// Whether clients reach it over TLS.
+    has_tls: AtomicBool,
 }
 
 impl LambdaDoor {
@@ -99,7 +102,8 @@ impl LambdaDoor {
     #[must_use]
     pub fn new(parts: LambdaDoorParts, settings: LambdaDoorSettings) -> Self {
         let connections_max = server::CONNECTIONS_MAX;
-        Self { parts, settings, connections_max, bodies: BodyRoom::new(connections_max), audit: Audit::off() }
+        let bodies = BodyRoom::new(connections_max);
+        Self { parts, settings, connections_max, bodies, audit: Audit::off(), has_tls: AtomicBool::new(false) }
     }
 
     /// The same, for so many connections at a time, and so requests under way.

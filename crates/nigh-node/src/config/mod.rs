@@ -21,6 +21,7 @@ mod reference;
 mod shown;
 mod span;
 mod store;
+mod tls;
 mod workflows;
 mod writes;
 
@@ -45,6 +46,7 @@ pub use records::{AuditSettings, MetricsSettings};
 pub use shown::ShownSetting;
 pub use span::{ParseSpanError, Span};
 pub use store::{StoreKind, StoreSettings, SwiftAuth};
+pub use tls::{ClientCertificate, MinimumVersion, TlsSettings};
 pub use workflows::WorkflowSettings;
 pub use writes::{DamagedJournal, OutsideSettings, WritesSettings};
 
@@ -62,14 +64,18 @@ pub struct Settings {
     pub namespace: Namespace,
     /// The AWS region that clients and functions see.
     pub region: String,
-    /// Permits doors to listen on other addresses than loopback.
-    pub allow_remote: bool,
+    /// Permits plain HTTP, and plain calls between nodes, beyond loopback. Its former name is `allow_remote`.
+    pub allow_plain: bool,
     /// How long running requests and invocations may take to finish after the first signal.
     pub drain: Span,
     /// The S3 door.
     pub s3: S3Settings,
     /// The Lambda door.
     pub lambda: LambdaSettings,
+    /// The admin API and the page over TCP.
+    pub admin: AdminSettings,
+    /// TLS of all doors.
+    pub tls: TlsSettings,
     /// The cache of objects.
     pub cache: CacheSettings,
     /// The store: the system of record.
@@ -149,6 +155,14 @@ pub enum Switch {
 pub struct LambdaSettings {
     /// The address of its listener; port 0 takes a free one.
     pub listen: SocketAddr,
+}
+
+/// The admin API and the page over TCP, for keys with a role. The Unix socket `admin.sock` is always there.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AdminSettings {
+    /// Whether its clients need a certificate beside their key.
+    pub client_certificate: ClientCertificate,
 }
 
 /// The cache of objects.
@@ -238,7 +252,7 @@ impl Settings {
             node: machine.hostname.clone(),
             namespace: default_namespace(),
             region: "us-east-1".to_owned(),
-            allow_remote: false,
+            allow_plain: false,
             drain: Span::seconds(30),
             s3: S3Settings {
                 listen: loopback(9400),
@@ -249,6 +263,8 @@ impl Settings {
                 fast_path: Switch::On,
             },
             lambda: LambdaSettings { listen: loopback(9401) },
+            admin: AdminSettings::default(),
+            tls: TlsSettings::default(),
             cache: CacheSettings {
                 bytes: ByteSize(machine.memory.bytes() / 4),
                 object_max: ByteSize::mib(10),

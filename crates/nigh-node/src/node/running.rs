@@ -23,12 +23,13 @@ use crate::admin;
 use crate::backup::source::BackupSource;
 use crate::cluster::{ClusterEngine, MemberLoad, ReportLoad};
 use crate::config::ShownSetting;
+use crate::door_certificates::{self, DoorCertificates};
 use crate::endpoints::Endpoints;
 use crate::learning::MemoryModels;
 use crate::llc::LlcStatus;
 use crate::profiling::{FunctionProfiler, ModelRows, ProfileReport, ProfileRequest, ProfilingError};
 use crate::status::{CacheStatus, DrainStatus, FastPathStatus, Level, SandboxStatus, Status};
-use crate::telemetry::{MetricsText, ProcessUse, Telemetry};
+use crate::telemetry::{MetricsText, ProcessUse, Telemetry, set_certificate_expiry};
 use crate::tenancy::Tenancy;
 use crate::writes;
 
@@ -36,6 +37,7 @@ pub(super) struct RunningNode {
     pub(super) parts: NodeParts,
     pub(super) shown: Vec<ShownSetting>,
     pub(super) started: Timestamp,
+    pub(super) certificates: DoorCertificates,
     pub(super) endpoints: Endpoints,
     pub(super) levels: Vec<Level>,
     pub(super) telemetry: Telemetry,
@@ -77,6 +79,12 @@ impl RunningNode {
             && let Some(now) = levels::network(&self.parts.foundation.settings, &*self.parts.sandboxes.engine)
         {
             *network = now;
+        }
+        let now = self.parts.foundation.clock.wall().date().unix_timestamp();
+        if let Some(tls) = levels.iter_mut().find(|level| level.name == door_certificates::LEVEL)
+            && let Some(now) = self.certificates.level(now)
+        {
+            *tls = now;
         }
         if let Some(now) = self.parts.foundation.cluster.as_ref().map(ClusterEngine::level)
             && let Some(cluster) = levels.iter_mut().find(|level| level.name == now.name)
@@ -162,6 +170,9 @@ impl admin::AdminSource for RunningNode {
     }
 
     fn metrics(&self, accept: Option<&str>) -> MetricsText {
+        for (name, ends) in self.certificates.expiries() {
+            set_certificate_expiry(name, ends);
+        }
         self.telemetry.render(&self.samples(), accept)
     }
 
