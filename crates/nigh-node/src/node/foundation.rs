@@ -45,7 +45,8 @@ impl Foundation {
         let epoch = Epoch(alone.incarnation().0);
         let cluster = match &settings.cluster {
             Some(cluster) => {
-                let joining = Box::pin(ClusterEngine::join(&settings, cluster, Arc::clone(&clock) as Arc<dyn Clock>));
+                let clock = Arc::clone(&clock) as Arc<dyn Clock>;
+                let joining = Box::pin(ClusterEngine::join_again(&settings, cluster, &local, clock));
                 Some(joining.await.map_err(Box::new)?)
             }
             None => None,

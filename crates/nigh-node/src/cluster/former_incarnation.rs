@@ -1,0 +1,68 @@
+//! The incarnation that the holder of a state folder had last in its cluster.
+//!
+//! A node that was killed starts again before its membership has expired. By this record it knows that the incarnation with
+//! its name was its own and has ended; it need not wait for the end of the lease, as for that of a stranger.
+
+use std::sync::Arc;
+
+use nigh_engine::{Registry, RegistryError};
+use nigh_terms::{Clock, Incarnation};
+
+use super::{ClusterEngine, ClusterStartError};
+use crate::config::{ClusterSettings, Settings};
+
+/// The table of the node's own registry, with one key a cluster.
+const TABLE: &str = "cluster-incarnation";
+
+impl ClusterEngine {
+    /// Joins as the node whose state folder has the registry `local`: the incarnation that it had last in the cluster has
+    /// ended, because one process at a time holds the folder.
+    ///
+    /// # Errors
+    /// See `join`; or `local` cannot be read or written.
+    pub(crate) async fn join_again(
+        settings: &Settings,
+        cluster: &ClusterSettings,
+        local: &dyn Registry,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, ClusterStartError> {
+        let former = read(local, &cluster.name).await?;
+        let engine = Self::join(settings, cluster, former, clock).await?;
+        write(local, &cluster.name, engine.claimant.incarnation).await?;
+        Ok(engine)
+    }
+}
+
+/// The incarnation that was written last; none if there is none.
+async fn read(local: &dyn Registry, cluster: &str) -> Result<Option<Incarnation>, RegistryError> {
+    let Some(found) = local.get(TABLE, cluster).await? else { return Ok(None) };
+    // What cannot be read is not known: the node waits for the end of the lease.
+    Ok(std::str::from_utf8(&found.value).ok().and_then(|text| text.parse().ok()).map(Incarnation))
+}
+
+/// Writes the present incarnation.
+async fn write(local: &dyn Registry, cluster: &str, now: Incarnation) -> Result<(), RegistryError> {
+    let before = local.get(TABLE, cluster).await?.map(|found| found.revision);
+    local.put(TABLE, cluster, now.0.to_string().into_bytes(), before).await.map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use nigh_engine::{LocalRegistry, StateFile};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_last_incarnation_is_known_by_cluster_after_a_restart() {
+        let folder = tempfile::tempdir().unwrap();
+        let registry = LocalRegistry::new(StateFile::open(&folder.path().join("state.redb")).unwrap());
+        assert_eq!(read(&registry, "one").await.unwrap(), None);
+        for incarnation in [Incarnation(7), Incarnation(9)] {
+            write(&registry, "one", incarnation).await.unwrap();
+            assert_eq!(read(&registry, "one").await.unwrap(), Some(incarnation));
+        }
+        assert_eq!(read(&registry, "other").await.unwrap(), None);
+        registry.put(TABLE, "broken", b"x".to_vec(), None).await.unwrap();
+        assert_eq!(read(&registry, "broken").await.unwrap(), None);
+    }
+}
