@@ -30,6 +30,7 @@ use nigh_engine::AccessKeys;
 use nigh_functions::function_network::NetworkPermission;
 use nigh_functions::function_store::FunctionStore;
 use nigh_functions::runtime_catalog::RuntimeCatalog;
+use nigh_http::farewell::Farewell;
 use nigh_http::mounted_api::MountedApi;
 use nigh_http::request_body::BodyRoom;
 use nigh_invoke::event_invoker::EventInvoker;
@@ -88,6 +89,7 @@ pub struct LambdaDoor {
     settings: LambdaDoorSettings,
     connections_max: usize,
     bodies: BodyRoom,
+    farewell: Farewell,
 }
 
 impl LambdaDoor {
@@ -95,12 +97,19 @@ impl LambdaDoor {
     #[must_use]
     pub fn new(parts: LambdaDoorParts, settings: LambdaDoorSettings) -> Self {
         let connections_max = server::CONNECTIONS_MAX;
-        Self { parts, settings, connections_max, bodies: BodyRoom::new(connections_max) }
+        let bodies = BodyRoom::new(connections_max);
+        Self { parts, settings, connections_max, bodies, farewell: Farewell::default() }
     }
 
     /// The same, for so many connections at a time, and so requests under way.
     #[must_use]
     pub fn with_connections(self, connections_max: usize) -> Self {
         Self { connections_max, bodies: BodyRoom::new(connections_max), ..self }
+    }
+
+    /// The same; `farewell` asks its clients to leave before it closes.
+    #[must_use]
+    pub fn with_farewell(self, farewell: Farewell) -> Self {
+        Self { farewell, ..self }
     }
 }

@@ -30,6 +30,7 @@
 //! | `GET /buckets/{namespace}/unpushed?bucket&prefix&limit` | `[UnpushedRow]`: writes that the store does not have |
 //! | `POST /buckets/{namespace}/unpushed/drop` of `UnpushedName` | 204; that write is dropped |
 //! | `GET /features/{namespace}?bucket&key&look` | `ShownFeatures`; with `look=true` its header is read if nothing is recorded |
+//! | `POST /reload` | `ReloadReport`: the settings are read again; 409 if they cannot be used, and nothing is changed |
 //! | `POST /shutdown` | 202 and `DrainStatus`: what the node waits for; this API answers until the node ends |
 //!
 //! Each node of a cluster has the records of the invocations that ran on it. With `cluster=true` the lists have those of all
@@ -44,6 +45,7 @@ mod logs;
 mod models;
 mod objects;
 mod refusal;
+mod reload;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,6 +75,7 @@ use crate::learning::MemoryModels;
 use crate::llc::LlcStatus;
 use crate::piped_body;
 use crate::profiling::{ModelRows, ProfileReport, ProfileRequest, ProfilingError};
+use crate::reload::{ReloadError, ReloadReport};
 use crate::status::{DrainStatus, Status};
 
 pub use self::logs::{LogEntry, LogLine};
@@ -104,8 +107,10 @@ pub(crate) trait AdminSource: Send + Sync + 'static {
     fn learning(&self) -> &MemoryModels;
     /// All metrics as Prometheus text.
     fn metrics(&self) -> String;
-    /// The settings.
-    fn config(&self) -> &[ShownSetting];
+    /// The settings in force.
+    fn config(&self) -> Vec<ShownSetting>;
+    /// Reads the sources of the settings again. Blocks.
+    fn reload(&self) -> Result<ReloadReport, ReloadError>;
     /// The records of the invocations that ran on this node.
     fn activations(&self) -> &ActivationLog;
     /// The cluster; none if the node is alone.
@@ -158,6 +163,7 @@ pub(crate) async fn serve<N: AdminSource>(node: Arc<N>, listener: UnixListener) 
         .route("/functions/{namespace}/{function}/code", get(functions::code::<N>))
         .route("/layers/{namespace}/{layer}/{version}/code", get(functions::layer_code::<N>))
         .route("/backup", get(backup::<N>))
+        .route("/reload", post(reload::reload::<N>))
         .route("/shutdown", post(shutdown::<N>))
         .with_state(node);
     let served = axum::serve(OwnUserOnly(listener), router).with_graceful_shutdown(stop.cancelled_owned()).await;

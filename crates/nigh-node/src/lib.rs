@@ -15,6 +15,7 @@ mod data_door;
 pub mod endpoints;
 pub mod explain;
 pub mod features;
+pub mod health;
 mod http_adapter;
 pub mod inventory;
 pub mod learning;
@@ -31,6 +32,7 @@ pub mod python;
 mod python_client;
 mod python_folder;
 mod python_library;
+pub mod reload;
 #[cfg(test)]
 #[path = "../../../tests/skipped.rs"]
 mod skipped;

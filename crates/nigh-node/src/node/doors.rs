@@ -28,7 +28,8 @@ pub(super) fn s3(foundation: &Foundation, memory: &ObjectMemory) -> Result<(S3Do
         ..DoorLimits::default()
     };
     let s3 = S3Door::new(Arc::new(memory.clone()), foundation.keys.clone(), limits)
-        .map_err(NodeError::io("starting the threads of the S3 door"))?;
+        .map_err(NodeError::io("starting the threads of the S3 door"))?
+        .with_farewell(foundation.farewell.clone());
     let fast_path = fast_path_limits(foundation).map(|limits| FastPath::new(&s3, limits));
     Ok((s3, fast_path))
 }
@@ -74,6 +75,7 @@ pub(super) fn lambda(
         },
     )
     .with_connections(foundation.files.lambda_connections)
+    .with_farewell(foundation.farewell.clone())
 }
 
 pub(super) fn openwhisk(

@@ -10,6 +10,17 @@ use crate::config::{Settings, Switch};
 use crate::endpoints::Endpoints;
 use crate::state_folder::{StatePaths, bind_socket, bind_socket_by};
 
+/// Opens the listener for probes, which answers while the others are not open yet. Returns its address, too.
+pub(super) fn bind_health(settings: &Settings) -> Result<(std::net::TcpListener, SocketAddr), NodeError> {
+    let address = settings.health_listen();
+    let bound = std::net::TcpListener::bind(address).and_then(|listener| {
+        let bound = listener.local_addr()?;
+        Ok((listener, bound))
+    });
+    let flag = "set health.listen=ADDRESS";
+    bound.map_err(|source| NodeError::Bind { setting: "health.listen", flag, address, source })
+}
+
 /// The listeners, opened before `endpoints.json` is written.
 pub(super) struct Listeners {
     pub(super) s3: TcpListener,
@@ -41,9 +52,13 @@ impl Listeners {
         })
     }
 
-    pub(super) fn endpoints(&self, settings: &Settings, paths: &StatePaths) -> Result<Endpoints, NodeError> {
-        let url = |listener: &TcpListener| {
-            let bound = listener.local_addr().map_err(|source| NodeError::Io { what: "asking for a port", source })?;
+    pub(super) fn endpoints(
+        &self,
+        settings: &Settings,
+        paths: &StatePaths,
+        health: SocketAddr,
+    ) -> Result<Endpoints, NodeError> {
+        let url_of = |bound: SocketAddr| {
             // A listener on every address is reached at loopback.
             let reachable = match bound {
                 SocketAddr::V4(v4) if v4.ip().is_unspecified() => SocketAddr::from(([127, 0, 0, 1], v4.port())),
@@ -52,7 +67,10 @@ impl Listeners {
                 }
                 other => other,
             };
-            Ok::<_, NodeError>(format!("http://{reachable}"))
+            format!("http://{reachable}")
+        };
+        let url = |listener: &TcpListener| {
+            listener.local_addr().map(url_of).map_err(|source| NodeError::Io { what: "asking for a port", source })
         };
         Ok(Endpoints {
             pid: std::process::id(),
@@ -60,6 +78,7 @@ impl Listeners {
             s3_socket: settings.s3.socket.clone(),
             lambda: url(&self.lambda)?,
             admin_socket: paths.admin_socket(),
+            health: Some(url_of(health)),
             outside: self.outside.as_ref().map(url).transpose()?,
             fast_socket: self.fast.is_some().then(|| paths.fast_socket()),
             region: settings.region.clone(),
