@@ -4,7 +4,8 @@
 //! |---|---|---|---|---|
 //! | a runtime or thread does not answer | 503 | 503 | 503 | 503 |
 //! | starting, draining, membership ended | 200 | 503 | 503 | 503 |
-//! | the NATS servers confirm no write; the journal has failed | 200 | 503 | 200 | 503 |
+//! | the NATS servers confirm no write: without them no home knows that it is still the home | 200 | 503 | 503 | 503 |
+//! | the journal has failed | 200 | 503 | 200 | 503 |
 //! | the journal is full | 200 | 200 | 200 | 503 |
 //! | the store does not take writes; a shard has no home | 200 | 200 | 200 | 200 |
 //!
@@ -153,7 +154,7 @@ pub(super) fn findings(facts: &NodeFacts, probe: Probe) -> Vec<Finding> {
     if let Some((homeless, shards)) = facts.homeless {
         let why = (homeless > 0).then(|| format!("{homeless} of {shards} shards have no living home"));
         found.push(Finding::new("membership", expelled, "expelled", Fails::WORK));
-        found.push(Finding::new("servers", facts.servers.clone(), "cut_off", Fails::CHANGES));
+        found.push(Finding::new("servers", facts.servers.clone(), "cut_off", Fails::WORK));
         found.push(Finding::new("shards", why, DEGRADED, Fails::NOTHING));
     }
     found
@@ -243,7 +244,7 @@ mod tests {
         let expelled = NodeFacts { is_expelled: true, ..running() };
         assert_eq!(said(&expelled), ["ok", "!expelled", "!expelled", "!expelled"]);
         let cut_off = NodeFacts { servers: why(), ..running() };
-        assert_eq!(said(&cut_off), ["ok", "!cut_off", "degraded", "!cut_off"]);
+        assert_eq!(said(&cut_off), ["ok", "!cut_off", "!cut_off", "!cut_off"]);
         let full = NodeFacts { full: why(), ..running() };
         assert_eq!(said(&full), ["ok", "degraded", "degraded", "!journal_full"]);
         let failed = NodeFacts { journal_failed: why(), full: why(), ..running() };

@@ -20,6 +20,7 @@ mod events;
 mod failures;
 mod fast_path;
 mod functions;
+mod health;
 mod isolation;
 mod learning;
 mod load;
