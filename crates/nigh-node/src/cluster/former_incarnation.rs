@@ -7,12 +7,21 @@ use std::sync::Arc;
 
 use nigh_engine::{Registry, RegistryError};
 use nigh_terms::{Clock, Incarnation};
+use serde::{Deserialize, Serialize};
 
 use super::{ClusterEngine, ClusterStartError};
 use crate::config::{ClusterSettings, Settings};
 
 /// The table of the node's own registry, with one key a cluster.
 const TABLE: &str = "cluster-incarnation";
+/// The format version that this build writes.
+const FORMAT: u32 = 1;
+
+#[derive(Debug, Serialize, Deserialize)]
+struct FormerIncarnation {
+    format: u32,
+    incarnation: u64,
+}
 
 impl ClusterEngine {
     /// Joins as the node whose state folder has the registry `local`: the incarnation that it had last in the cluster has
@@ -36,14 +45,22 @@ impl ClusterEngine {
 /// The incarnation that was written last; none if there is none.
 async fn read(local: &dyn Registry, cluster: &str) -> Result<Option<Incarnation>, RegistryError> {
     let Some(found) = local.get(TABLE, cluster).await? else { return Ok(None) };
-    // What cannot be read is not known: the node waits for the end of the lease.
-    Ok(std::str::from_utf8(&found.value).ok().and_then(|text| text.parse().ok()).map(Incarnation))
+    match serde_json::from_slice::<FormerIncarnation>(&found.value) {
+        Ok(former) if former.format <= FORMAT => Ok(Some(Incarnation(former.incarnation))),
+        // What is not known is waited for.
+        Ok(_) | Err(_) => {
+            tracing::warn!(cluster, "the record of this node's last incarnation cannot be read; it is written anew");
+            Ok(None)
+        }
+    }
 }
 
 /// Writes the present incarnation.
 async fn write(local: &dyn Registry, cluster: &str, now: Incarnation) -> Result<(), RegistryError> {
     let before = local.get(TABLE, cluster).await?.map(|found| found.revision);
-    local.put(TABLE, cluster, now.0.to_string().into_bytes(), before).await.map(drop)
+    let value = serde_json::to_vec(&FormerIncarnation { format: FORMAT, incarnation: now.0 });
+    let value = value.map_err(|error| RegistryError::Storage(format!("{TABLE}/{cluster}: {error}")))?;
+    local.put(TABLE, cluster, value, before).await.map(drop)
 }
 
 #[cfg(test)]
@@ -62,7 +79,9 @@ mod tests {
             assert_eq!(read(&registry, "one").await.unwrap(), Some(incarnation));
         }
         assert_eq!(read(&registry, "other").await.unwrap(), None);
-        registry.put(TABLE, "broken", b"x".to_vec(), None).await.unwrap();
-        assert_eq!(read(&registry, "broken").await.unwrap(), None);
+        for (cluster, value) in [("broken", "x"), ("newer", r#"{"format":2,"incarnation":7}"#)] {
+            registry.put(TABLE, cluster, value.as_bytes().to_vec(), None).await.unwrap();
+            assert_eq!(read(&registry, cluster).await.unwrap(), None);
+        }
     }
 }
