@@ -93,6 +93,8 @@ impl LambdaDoor {
         {
             answer.headers_mut().insert(header::REQUEST_ID, id);
         }
+        let request = answer.headers().get(header::REQUEST_ID).and_then(|id| id.to_str().ok());
+        tracing::debug!(request, operation = name, status = answer.status().as_u16(), "a Lambda request was answered");
         answer
     }
 

@@ -1,8 +1,8 @@
 //! One node: its parts are opened in order, wired together, and ended in order.
 //!
-//! Start: state folder (locked), health listener, registry, a new incarnation, sandbox engine (which ends sandboxes of an earlier
-//! incarnation), store, object memory, functions, doors. Then the first namespace's key is made; every step that may
-//! fail comes before. `endpoints.json` is written last, so whoever reads it finds open doors.
+//! Start: state folder (locked), health listener, registry, a new incarnation, sandbox engine (which ends sandboxes of an
+//! earlier incarnation), store, object memory, functions, doors. Then the first namespace's key is made; every step that
+//! may fail comes before. `endpoints.json` is written last, so whoever reads it finds open doors.
 //! End: the node is not ready from the first moment. The doors stay open for `drain_delay`, and each answer closes its
 //! connection. Then the doors close, running invocations and requests get `drain` to finish, homes move to other nodes,
 //! records are flushed. The admin API answers until the invocations have ended, the health listener to the end.
@@ -236,8 +236,8 @@ impl Node {
         self.running.reloads.reopen();
     }
 
-    /// Keeps its doors open for `drain_delay` while it says that it is not ready. Then takes no new requests, lets running invocations finish within `drain`, ends those that still run, and writes
-    /// everything that is not written.
+    /// Keeps its doors open for `drain_delay` while it says that it is not ready. Then takes no new requests, lets running
+    /// invocations finish within `drain`, ends those that still run, and writes everything that is not written.
     pub fn stop(self) -> BoxFuture<'static, ()> {
         Box::pin(self.close())
     }

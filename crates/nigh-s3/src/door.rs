@@ -164,6 +164,12 @@ impl S3Door {
         }
         let operation = read_operation.or_else(|| notes.map(|notes| notes.operation())).unwrap_or(Operation::Unknown);
         finish(&mut response, id, operation, is_head);
+        tracing::debug!(
+            request = id.as_str(),
+            operation = operation.name(),
+            status = response.status().as_u16(),
+            "an S3 request was answered"
+        );
         let bytes = response.body().size_hint().exact().unwrap_or_default();
         self.telemetry.answered(operation, response.status(), bytes, began.elapsed());
         response

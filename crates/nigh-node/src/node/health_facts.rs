@@ -76,8 +76,7 @@ fn lack_of_room(settings: &Settings, dirty: DirtyUsage, journal: JournalUsage) -
             dirty.objects
         ));
     }
-    let free = || free_bytes(&settings.writes.journal);
-    if journal.full && !may_grow(journal, free()) {
+    if journal.full && !may_grow(journal, free_bytes(&settings.writes.journal)) {
         return Some(format!(
             "the journal has no room on the disk of {}: free {} there, or wait until the store has taken some",
             settings.writes.journal.display(),

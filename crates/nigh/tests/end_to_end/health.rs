@@ -345,6 +345,29 @@ fn a_reload_changes_what_can_change_tells_what_needs_a_restart_and_refuses_the_w
 }
 
 #[test]
+fn a_log_of_json_names_requests_and_invocations_by_their_ids() {
+    let Some(python) = python("a_log_of_json_names_requests_and_invocations_by_their_ids") else { return };
+    let node = Node::start_with(
+        &python,
+        &["--set", "log.format=json", "--set", "log.level=info,nigh_invoke=debug,nigh_s3=debug"],
+    );
+    node.deploy("f");
+    let id = node.json(["invoke", "f", "{}"])["id"].as_str().unwrap().to_owned();
+    let s3 = node.endpoints()["s3"].as_str().unwrap().to_owned();
+    let answer = get(&s3, "/");
+    let request = answer.head.lines().find_map(|line| line.strip_prefix("x-amz-request-id: ")).unwrap().to_uppercase();
+    let lines = || -> Vec<Value> {
+        let log = std::fs::read_to_string(node.state.with_extension("log")).unwrap();
+        // What `nigh up` prints for people stands in the same file here.
+        log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    };
+    let names = |field: &str, id: &str| lines().iter().any(|line| line["fields"][field] == id);
+    wait_for("the invocation in the log", || names("invocation", &id));
+    wait_for("the request in the log", || names("request", &request));
+    assert!(lines().iter().all(|line| line["timestamp"].is_string() && line["level"].is_string()));
+}
+
+#[test]
 fn a_service_manager_is_told_of_ready_life_and_end() {
     let Some(python) = python("a_service_manager_is_told_of_ready_life_and_end") else { return };
     let folder = tempfile::tempdir().unwrap();
