@@ -64,8 +64,9 @@ impl RunningNode {
         let (delay, drain) = self.drain_times.now();
         // Other nodes refuse what a node that is no member would answer.
         let delay = if self.is_expelled.is_cancelled() { Duration::ZERO } else { delay };
-        self.draining.get_or_init(|| (Instant::now(), delay + drain));
+        // First, so that whoever sees that the node drains is asked to leave.
         self.parts.foundation.farewell.begin(drain);
+        self.draining.get_or_init(|| (Instant::now(), delay + drain));
         (delay, drain)
     }
 
