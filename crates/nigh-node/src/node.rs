@@ -142,7 +142,7 @@ impl Node {
             NodeParts { foundation, sandboxes, llc, objects, functions, catalog, learning, activations, s3, fast_path };
 
         let invoker_settings = invocations::invoker_settings(&parts, runtimes);
-        let profiling = Arc::new(invocations::profiler(&parts, store, &invoker_settings));
+        let profiling = Arc::new(invocations::profiler(&parts, Arc::clone(&store), &invoker_settings));
         let invocations = Invocations::start(&parts, invoker_settings);
         let events = invocations.open_events(&parts, outbox).await?;
         let workflows = Workflows::open(&parts, &invocations, &events, histories).await?;
@@ -166,6 +166,7 @@ impl Node {
         reloads::add(&reloads, settings, &drain_times, &parts.objects.memory, &invocations);
         let running = Arc::new(RunningNode {
             parts,
+            store,
             reloads,
             drain_times,
             started,

@@ -34,7 +34,7 @@ impl HealthSource for RunningNode {
             servers: cluster.as_ref().and_then(|facts| facts.servers.clone()),
             journal_failed,
             full: lack_of_room(&foundation.settings, dirty, journal),
-            store: store_trouble(dirty),
+            store: store_trouble(dirty).or_else(|| self.store.trouble()),
             homeless: cluster.map(|facts| facts.homeless),
         }
     }

@@ -10,6 +10,7 @@ use nigh_invoke::event_invoker::EventInvoker;
 use nigh_objects::ObjectMemory;
 use nigh_s3::FastPathUsage;
 use nigh_sizing::object_features::recorder::FeatureRecorder;
+use nigh_stores::Store;
 use nigh_terms::{ByteSize, Clock, Monotonic, Timestamp};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -34,6 +35,7 @@ use crate::writes;
 
 pub(super) struct RunningNode {
     pub(super) parts: NodeParts,
+    pub(super) store: Arc<dyn Store>,
     pub(super) reloads: ReloadParts,
     pub(super) drain_times: Arc<DrainTimes>,
     pub(super) started: Timestamp,

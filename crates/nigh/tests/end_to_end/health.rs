@@ -226,7 +226,7 @@ fn a_store_that_is_away_degrades_a_node_and_a_full_journal_lets_it_refuse_writes
     wait_for("the store to be missed", || get(&address, READY).told() == (200, "degraded".to_owned()));
     assert_eq!(probes(&address), told([(200, "ok"), (200, "degraded"), (200, "degraded"), (200, "degraded")]));
     let ready = get(&address, READY).json();
-    assert!(check(&ready, "store")["why"].as_str().unwrap().contains("tried again"), "{ready}");
+    assert!(check(&ready, "store")["why"].as_str().unwrap().contains("the store"), "{ready}");
 
     let mut taken = 0;
     while world.put(&format!("{taken}"), &object(taken)).is_ok() {
@@ -243,6 +243,23 @@ fn a_store_that_is_away_degrades_a_node_and_a_full_journal_lets_it_refuse_writes
 
     world.is_well();
     wait_for("the node to be well again", || probes(&address) == told([(200, "ok"); 4]));
+}
+
+#[test]
+fn a_store_that_refuses_writes_through_degrades_a_node_until_it_answers() {
+    let test = "a_store_that_refuses_writes_through_degrades_a_node_until_it_answers";
+    let Some(world) = World::start_on(test, "through", 48, None) else { return };
+    world.put_in_time("first", b"first");
+    let address = health(&world.node.state);
+    assert_eq!(probes(&address), told([(200, "ok"); 4]));
+    world.fails_with(refuse(503));
+    world.put("first", b"second").unwrap_err();
+    assert_eq!(probes(&address), told([(200, "ok"), (200, "degraded"), (200, "degraded"), (200, "degraded")]));
+    let ready = get(&address, READY).json();
+    assert!(check(&ready, "store")["why"].as_str().unwrap().contains("requests to the store failed"), "{ready}");
+    world.is_well();
+    world.put_in_time("first", b"third");
+    assert_eq!(probes(&address), told([(200, "ok"); 4]));
 }
 
 #[test]
