@@ -149,7 +149,7 @@ impl Node {
         notify_functions(&parts, FunctionTargets { functions: parts.functions.clone(), events: events.clone() })
             .await?;
         let openwhisk = doors::openwhisk(&parts, &invocations, entities, whisk_records.clone());
-        let lambda = Arc::new(doors::lambda(&parts, &invocations, &events, &workflows, openwhisk));
+        let lambda = Arc::new(doors::lambda(&parts, &invocations, &events, &workflows, openwhisk.clone()));
 
         let Foundation { settings, paths, local, .. } = &parts.foundation;
         let secrets = OutsideSecrets::read(settings)?;
@@ -163,7 +163,7 @@ impl Node {
         let backup = BackupSource::new(local.clone(), paths.clone(), settings, Some(parts.functions.clone()));
         let drain_times = Arc::new(DrainTimes::new(settings));
         let reloads = ReloadParts::new(layers, shown);
-        reloads::add(&reloads, settings, &drain_times, &parts.objects.memory, &invocations);
+        reloads::add(&reloads, settings, &drain_times, &parts.objects.memory, openwhisk, &invocations);
         let running = Arc::new(RunningNode {
             parts,
             store,

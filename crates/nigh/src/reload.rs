@@ -13,8 +13,8 @@ use crate::output;
 Example:
   nigh config check && nigh reload
 
-The node takes over log.level, drain, drain_delay, s3.uploads_bytes and the shares of namespaces,
-and reads certificates and keys again. It lists other settings that changed: they need a restart.
+The node takes over log.level, drain, drain_delay, s3.uploads_bytes, openwhisk.* and the shares of
+namespaces, and reads certificates and keys again. It lists others that changed: they need a restart.
 If a setting is wrong, nothing is changed. SIGHUP does the same to a node without a terminal.")]
 pub(crate) struct ReloadArgs {}
 

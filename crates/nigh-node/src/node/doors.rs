@@ -16,7 +16,7 @@ use super::foundation::Foundation;
 use super::invocations::Invocations;
 use super::parts::NodeParts;
 use super::workflows::Workflows;
-use crate::config::Switch;
+use crate::config::{Settings, Switch};
 
 /// The S3 door, and its fast path if that is on.
 pub(super) fn s3(foundation: &Foundation, memory: &ObjectMemory) -> Result<(S3Door, Option<FastPath>), NodeError> {
@@ -78,6 +78,16 @@ pub(super) fn lambda(
     .with_farewell(foundation.farewell.clone())
 }
 
+/// The limits of each namespace at OpenWhisk's API.
+pub(super) fn whisk_limits(settings: &Settings) -> NamespaceLimits {
+    let limits = &settings.openwhisk;
+    NamespaceLimits {
+        invocations_per_minute: limits.invocations_per_minute,
+        fires_per_minute: limits.fires_per_minute,
+        concurrent_invocations: limits.concurrent_invocations,
+    }
+}
+
 pub(super) fn openwhisk(
     parts: &NodeParts,
     invocations: &Invocations,
@@ -85,7 +95,6 @@ pub(super) fn openwhisk(
     records: RecordLog,
 ) -> OpenWhiskDoor {
     let foundation = &parts.foundation;
-    let limits = &foundation.settings.openwhisk;
     OpenWhiskDoor::new(
         OpenWhiskParts {
             functions: parts.functions.clone(),
@@ -99,11 +108,7 @@ pub(super) fn openwhisk(
         },
         OpenWhiskSettings {
             concurrency: foundation.settings.functions.sandboxes_max,
-            limits: NamespaceLimits {
-                invocations_per_minute: limits.invocations_per_minute,
-                fires_per_minute: limits.fires_per_minute,
-                concurrent_invocations: limits.concurrent_invocations,
-            },
+            limits: whisk_limits(&foundation.settings),
             network: parts.sandboxes.network.clone(),
         },
     )

@@ -1,4 +1,5 @@
-//! The parts of a node that take over settings while it runs: how long it drains, room for uploads, shares of namespaces.
+//! The parts of a node that take over settings while it runs: how long it drains, room for uploads, limits and shares of
+//! namespaces.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,9 +8,11 @@ use std::time::Duration;
 use nigh_dispatch::Dispatcher;
 use nigh_invoke::invoker::Invoker;
 use nigh_objects::ObjectMemory;
+use nigh_openwhisk::OpenWhiskDoor;
 use nigh_terms::Namespace;
 use parking_lot::Mutex;
 
+use super::doors::whisk_limits;
 use super::invocations::Invocations;
 use crate::config::Settings;
 use crate::reload::{Apply, Reload, ReloadParts};
@@ -74,6 +77,27 @@ impl Reload for UploadRoom {
     }
 }
 
+/// The limits at OpenWhisk's API.
+struct WhiskLimits(OpenWhiskDoor);
+
+impl Reload for WhiskLimits {
+    fn name(&self) -> &'static str {
+        "limits of OpenWhisk"
+    }
+
+    fn takes(&self, setting: &str) -> bool {
+        setting.starts_with("openwhisk.")
+    }
+
+    fn check(&self, new: &Settings) -> Result<Apply, String> {
+        let (door, limits) = (self.0.clone(), whisk_limits(new));
+        Ok(Box::new(move || {
+            door.set_limits(limits);
+            false
+        }))
+    }
+}
+
 /// The shares of namespaces where several wait for sandboxes.
 struct NamespaceShares {
     invoker: Arc<Invoker>,
@@ -117,11 +141,13 @@ pub(super) fn add(
     settings: &Settings,
     times: &Arc<DrainTimes>,
     memory: &ObjectMemory,
+    openwhisk: OpenWhiskDoor,
     invocations: &Invocations,
 ) {
     let own = settings.namespaces.iter().filter(|(_, own)| own.share.is_some()).map(|(name, _)| name.clone()).collect();
     parts.add(Arc::new(DrainPart(Arc::clone(times))));
     parts.add(Arc::new(UploadRoom(memory.clone())));
+    parts.add(Arc::new(WhiskLimits(openwhisk)));
     parts.add(Arc::new(NamespaceShares {
         invoker: Arc::clone(&invocations.invoker),
         dispatcher: invocations.dispatcher.clone(),

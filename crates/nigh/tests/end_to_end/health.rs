@@ -323,7 +323,7 @@ fn a_reload_changes_what_can_change_tells_what_needs_a_restart_and_refuses_the_w
 
     write(
         "drain = \"7 s\"\ndrain_delay = \"1 s\"\nregion = \"eu-west-1\"\n[log]\nlevel = \"debug\"\n\
-         [s3]\nuploads_bytes = \"6 GiB\"\n[namespaces.default]\nshare = 3\n",
+         [s3]\nuploads_bytes = \"6 GiB\"\n[namespaces.default]\nshare = 3\n[openwhisk]\nfires_per_minute = 5\n",
     );
     let report = node.json(["reload"]);
     let keys = |of: &Value| -> Vec<String> {
@@ -333,7 +333,15 @@ fn a_reload_changes_what_can_change_tells_what_needs_a_restart_and_refuses_the_w
         keys
     };
     let changed = keys(&report["changed"]);
-    assert_eq!(changed, ["drain", "drain_delay", "log.level", "namespaces.default.share", "s3.uploads_bytes"]);
+    let expected = [
+        "drain",
+        "drain_delay",
+        "log.level",
+        "namespaces.default.share",
+        "openwhisk.fires_per_minute",
+        "s3.uploads_bytes",
+    ];
+    assert_eq!(changed, expected);
     assert!(keys(&report["needs_restart"]).contains(&"region".to_owned()), "{report}");
     assert_eq!((shown(&node, "drain"), shown(&node, "region")), (Some("7 s".into()), Some("us-east-1".into())));
     wait_for("lines of the new level", || {
