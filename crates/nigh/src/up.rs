@@ -51,6 +51,9 @@ pub(crate) struct UpArgs {
     /// Where the Lambda door listens [setting lambda.listen]
     #[arg(long, value_name = "ADDRESS")]
     lambda_listen: Option<String>,
+    /// Where probes find /health/ready and /metrics [setting health.listen]
+    #[arg(long, value_name = "ADDRESS")]
+    health_listen: Option<String>,
     /// Memory for cached objects, for example 2GiB; a number alone is in MiB, as in Lambda [setting cache.bytes]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     cache: Option<String>,
@@ -77,6 +80,7 @@ impl UpArgs {
         let named = [
             given("s3.listen", "--s3-listen", self.s3_listen),
             given("lambda.listen", "--lambda-listen", self.lambda_listen),
+            given("health.listen", "--health-listen", self.health_listen),
             given("cache.bytes", "--cache", self.cache),
             given("functions.python", "--python", self.python),
             given("functions.trust_functions", "--trust-functions", yes(self.trust_functions)),

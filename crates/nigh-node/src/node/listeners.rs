@@ -17,8 +17,7 @@ pub(super) fn bind_health(settings: &Settings) -> Result<(std::net::TcpListener,
         let bound = listener.local_addr()?;
         Ok((listener, bound))
     });
-    let flag = "set health.listen=ADDRESS";
-    bound.map_err(|source| NodeError::Bind { setting: "health.listen", flag, address, source })
+    bound.map_err(|source| NodeError::Bind { setting: "health.listen", flag: "health-listen", address, source })
 }
 
 /// The listeners, opened before `endpoints.json` is written.

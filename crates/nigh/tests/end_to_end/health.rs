@@ -148,7 +148,7 @@ fn a_node_is_live_from_the_first_moment_and_ready_when_it_has_started() {
     let refused = command(&second).args(up).output().unwrap();
     let words = String::from_utf8(refused.stderr).unwrap();
     assert_eq!(refused.status.code(), Some(1), "{words}");
-    assert!(words.contains(&address) && words.contains("--set health.listen=ADDRESS"), "{words}");
+    assert!(words.contains(&address) && words.contains("--health-listen"), "{words}");
 }
 
 #[test]
