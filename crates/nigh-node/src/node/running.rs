@@ -51,7 +51,7 @@ pub(super) struct RunningNode {
     pub(super) profiling: Arc<FunctionProfiler>,
     /// Cancelled when a client of the admin API requests the end.
     pub(super) asked_to_stop: CancellationToken,
-    /// Cancelled when the cluster has ended this node's membership.
+    /// Cancelled when the cluster has ended this node's membership, or a home has declared this node dead.
     pub(super) is_expelled: CancellationToken,
     /// When the node began to drain, and how long it may take; not set before.
     pub(super) draining: OnceLock<(Instant, Duration)>,
@@ -254,10 +254,19 @@ impl admin::AdminSource for RunningNode {
 pub(super) async fn end_with_membership(running: Arc<RunningNode>) {
     let mut members = running.parts.foundation.membership.watch();
     let own = (running.parts.foundation.membership.node().clone(), running.parts.foundation.membership.incarnation());
-    let over = members.wait_for(|members| !members.contains(&own));
-    if running.stop.run_until_cancelled(over).await.is_some() && running.draining.get().is_none() {
-        tracing::error!("this node is no longer a member of its cluster: it drains and ends; start it again");
-        running.is_expelled.cancel();
+    let over = async {
+        tokio::select! {
+            _ = members.wait_for(|members| !members.contains(&own)) => {
+                if running.draining.get().is_none() {
+                    tracing::error!("this node is no longer a member of its cluster: it drains and ends; start it again");
+                    running.is_expelled.cancel();
+                }
+            }
+            // A home has declared this node dead, which was logged.
+            () = running.is_expelled.cancelled() => {}
+        }
+    };
+    if running.stop.run_until_cancelled(over).await.is_some() && running.is_expelled.is_cancelled() {
         running.asked_to_stop.cancel();
     }
 }
