@@ -13,7 +13,7 @@ use super::{ClusterEngine, ClusterStartError};
 use crate::config::{ClusterSettings, Settings};
 
 /// The table of the node's own registry, with one key a cluster.
-const TABLE: &str = "cluster-incarnation";
+pub(crate) const FORMER_INCARNATIONS_TABLE: &str = "cluster-incarnation";
 /// The format version that this build writes.
 const FORMAT: u32 = 1;
 
@@ -44,7 +44,7 @@ impl ClusterEngine {
 
 /// The incarnation that was written last; none if there is none.
 async fn read(local: &dyn Registry, cluster: &str) -> Result<Option<Incarnation>, RegistryError> {
-    let Some(found) = local.get(TABLE, cluster).await? else { return Ok(None) };
+    let Some(found) = local.get(FORMER_INCARNATIONS_TABLE, cluster).await? else { return Ok(None) };
     match serde_json::from_slice::<FormerIncarnation>(&found.value) {
         Ok(former) if former.format <= FORMAT => Ok(Some(Incarnation(former.incarnation))),
         // What is not known is waited for.
@@ -57,10 +57,11 @@ async fn read(local: &dyn Registry, cluster: &str) -> Result<Option<Incarnation>
 
 /// Writes the present incarnation.
 async fn write(local: &dyn Registry, cluster: &str, now: Incarnation) -> Result<(), RegistryError> {
-    let before = local.get(TABLE, cluster).await?.map(|found| found.revision);
+    let before = local.get(FORMER_INCARNATIONS_TABLE, cluster).await?.map(|found| found.revision);
     let value = serde_json::to_vec(&FormerIncarnation { format: FORMAT, incarnation: now.0 });
-    let value = value.map_err(|error| RegistryError::Storage(format!("{TABLE}/{cluster}: {error}")))?;
-    local.put(TABLE, cluster, value, before).await.map(drop)
+    let value =
+        value.map_err(|error| RegistryError::Storage(format!("{FORMER_INCARNATIONS_TABLE}/{cluster}: {error}")))?;
+    local.put(FORMER_INCARNATIONS_TABLE, cluster, value, before).await.map(drop)
 }
 
 #[cfg(test)]
@@ -80,7 +81,7 @@ mod tests {
         }
         assert_eq!(read(&registry, "other").await.unwrap(), None);
         for (cluster, value) in [("broken", "x"), ("newer", r#"{"format":2,"incarnation":7}"#)] {
-            registry.put(TABLE, cluster, value.as_bytes().to_vec(), None).await.unwrap();
+            registry.put(FORMER_INCARNATIONS_TABLE, cluster, value.as_bytes().to_vec(), None).await.unwrap();
             assert_eq!(read(&registry, cluster).await.unwrap(), None);
         }
     }

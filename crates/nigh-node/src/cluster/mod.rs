@@ -51,6 +51,7 @@ use crate::outside_door::{SecretFileError, read_private};
 use crate::status::{ClusterStatus, HomesStatus, Level, MemberStatus};
 
 pub use self::calls::FIRST_OBJECT_METHOD;
+pub(crate) use self::former_incarnation::FORMER_INCARNATIONS_TABLE;
 pub use self::home_host::HomeHost;
 pub use self::home_keeper::HomeKeeper;
 pub use self::placement::place_homes;
