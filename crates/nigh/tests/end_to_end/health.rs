@@ -233,7 +233,10 @@ fn a_store_that_is_away_degrades_a_node_and_a_full_journal_lets_it_refuse_writes
         taken += 1;
         assert!(taken < 200, "nothing bounds what waits");
     }
-    wait_for("the journal to be full", || get(&address, WRITES).status == 503);
+    wait_for("the journal to be full", || {
+        let _refused = world.put("more", &object(1));
+        get(&address, WRITES).status == 503
+    });
     assert_eq!(probes(&address), told([(200, "ok"), (200, "degraded"), (200, "degraded"), (503, "journal_full")]));
     assert_eq!(world.get("first").unwrap(), b"first", "reads are answered");
     // Room on the disk is room, though the store is still away.
