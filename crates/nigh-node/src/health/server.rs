@@ -83,15 +83,21 @@ async fn look(board: Arc<HealthBoard>, mut manager: Option<ServiceManager>, unti
     let mut ticks = interval(LOOK_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while until.run_until_cancelled(ticks.tick()).await.is_some() {
-        board.look(Instant::now());
-        let facts = board.facts();
-        // Asked in any case, so that it is known since when each check is as it is.
-        let (is_ready, answer) = board.answer(Probe::Ready, &facts);
-        if let Some(manager) = &mut manager {
-            let (lives, _) = board.answer(Probe::Live, &facts);
-            let ends = matches!(facts.phase, Phase::Draining(_));
-            manager.tell(&ServiceState { lives, is_ready, ends, status: line(&answer) });
-        }
+        look_once(&board, manager.as_mut());
+    }
+    // The end may have taken less than the time between two looks.
+    look_once(&board, manager.as_mut());
+}
+
+fn look_once(board: &HealthBoard, manager: Option<&mut ServiceManager>) {
+    board.look(Instant::now());
+    let facts = board.facts();
+    // Asked in any case, so that it is known since when each check is as it is.
+    let (is_ready, answer) = board.answer(Probe::Ready, &facts);
+    if let Some(manager) = manager {
+        let (lives, _) = board.answer(Probe::Live, &facts);
+        let ends = matches!(facts.phase, Phase::Draining(_));
+        manager.tell(&ServiceState { lives, is_ready, ends, status: line(&answer) });
     }
 }
 
