@@ -6,6 +6,7 @@
 
 pub mod audit;
 mod closed_connections;
+pub mod farewell;
 pub mod least_rate;
 pub mod listener;
 pub mod mounted_api;

@@ -98,6 +98,8 @@ impl LambdaDoor {
         let (name, status) = (kind.meter_name(), answer.status().as_str().to_owned());
         metrics::counter!("nigh_lambda_requests_total", "operation" => name, "status" => status).increment(1);
         metrics::histogram!("nigh_lambda_request_duration_seconds", "operation" => name).record(began.elapsed());
+        let request = answer.headers().get(header::REQUEST_ID).and_then(|id| id.to_str().ok());
+        tracing::debug!(request, operation = name, status = answer.status().as_u16(), "a Lambda request was answered");
         if let Some(category) = kind.category().filter(|category| self.audit.wants(*category)) {
             self.record(kind, category, head, from, answer);
         }

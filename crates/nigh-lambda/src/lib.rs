@@ -34,6 +34,7 @@ use nigh_functions::function_network::NetworkPermission;
 use nigh_functions::function_store::FunctionStore;
 use nigh_functions::runtime_catalog::RuntimeCatalog;
 use nigh_http::audit::Audit;
+use nigh_http::farewell::Farewell;
 use nigh_http::mounted_api::MountedApi;
 use nigh_http::request_body::BodyRoom;
 use nigh_invoke::event_invoker::EventInvoker;
@@ -93,6 +94,7 @@ pub struct LambdaDoor {
     connections_max: usize,
     bodies: BodyRoom,
     audit: Audit,
+    farewell: Farewell,
     /// Whether clients reach it over TLS.
     has_tls: AtomicBool,
 }
@@ -103,7 +105,8 @@ impl LambdaDoor {
     pub fn new(parts: LambdaDoorParts, settings: LambdaDoorSettings) -> Self {
         let connections_max = server::CONNECTIONS_MAX;
         let bodies = BodyRoom::new(connections_max);
-        Self { parts, settings, connections_max, bodies, audit: Audit::off(), has_tls: AtomicBool::new(false) }
+        let (farewell, has_tls) = (Farewell::default(), AtomicBool::new(false));
+        Self { parts, settings, connections_max, bodies, audit: Audit::off(), farewell, has_tls }
     }
 
     /// The same, for so many connections at a time, and so requests under way.
@@ -116,5 +119,11 @@ impl LambdaDoor {
     #[must_use]
     pub fn with_audit(self, audit: Audit) -> Self {
         Self { audit, ..self }
+    }
+
+    /// The same; `farewell` asks its clients to leave before it closes.
+    #[must_use]
+    pub fn with_farewell(self, farewell: Farewell) -> Self {
+        Self { farewell, ..self }
     }
 }

@@ -57,7 +57,11 @@ impl LambdaDoor {
             let door = Arc::clone(&self);
             nigh_http::listener::serve("Lambda door", listener, self.connections_max, until, move |request, from| {
                 let door = Arc::clone(&door);
-                async move { door.answer(request, from).await }
+                async move {
+                    let mut answer = door.answer(request, from).await;
+                    door.farewell.mark(answer.headers_mut());
+                    answer
+                }
             })
             .await;
             if let Some(mounted) = &self.parts.mounted {

@@ -43,6 +43,7 @@
 //! | `GET /namespaces/{namespace}` | `ListedNamespace` |
 //! | `POST /namespaces/{namespace}/quota` of `NamespaceQuota` | 204; it replaces the quota |
 //! | `POST /namespaces/{namespace}/rm?everything` | 204; refused if it is not empty, unless `everything=true` |
+//! | `POST /reload` | `ReloadReport`: the settings are read again; 409 if they cannot be used, and nothing is changed |
 //! | `POST /shutdown` | 202 and `DrainStatus`: what the node waits for; this API answers until the node ends |
 //!
 //! Each node of a cluster has the records of the invocations that ran on it. With `cluster=true` the lists have those of all
@@ -61,6 +62,7 @@ mod models;
 mod namespaces;
 mod objects;
 mod refusal;
+mod reload;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -93,6 +95,7 @@ use crate::learning::MemoryModels;
 use crate::llc::LlcStatus;
 use crate::piped_body;
 use crate::profiling::{ModelRows, ProfileReport, ProfileRequest, ProfilingError};
+use crate::reload::{ReloadError, ReloadReport};
 use crate::status::{DrainStatus, Status};
 use crate::telemetry::MetricsText;
 use crate::tenancy::Tenancy;
@@ -128,8 +131,10 @@ pub(crate) trait AdminSource: Send + Sync + 'static {
     fn metrics(&self, accept: Option<&str>) -> MetricsText;
     /// The audit trail.
     fn audit(&self) -> &Audit;
-    /// The settings.
-    fn config(&self) -> &[ShownSetting];
+    /// The settings in force.
+    fn config(&self) -> Vec<ShownSetting>;
+    /// Reads the sources of the settings again. Blocks.
+    fn reload(&self) -> Result<ReloadReport, ReloadError>;
     /// The records of the invocations that ran on this node.
     fn activations(&self) -> &ActivationLog;
     /// The cluster; none if the node is alone.
@@ -199,6 +204,7 @@ pub(crate) async fn serve<N: AdminSource>(node: Arc<N>, listener: UnixListener) 
         .route("/cluster/nodes/{node}/drain", post(members::drain::<N>))
         .route("/cluster/nodes/{node}/uncordon", post(members::uncordon::<N>))
         .route("/cluster/finalize", post(members::finalize::<N>))
+        .route("/reload", post(reload::reload::<N>))
         .route("/shutdown", post(shutdown::<N>))
         .layer(middleware::from_fn_with_state(Arc::clone(&node), answered::answered::<N>))
         .with_state(node);

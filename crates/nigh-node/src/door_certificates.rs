@@ -27,16 +27,12 @@ pub struct DoorCertificates {
 }
 
 impl DoorCertificates {
-    /// Reads those of the doors; `cluster` secures the calls between nodes.
+    /// Reads those of the doors.
     ///
     /// # Errors
     /// The first file that cannot be used.
-    pub fn open(settings: &Settings, cluster: Option<&Security>) -> Result<Self, CertificateError> {
-        let cluster = match cluster {
-            Some(Security::Tls(credentials)) => Some(Arc::clone(credentials)),
-            Some(Security::Plain) | None => None,
-        };
-        let Some(files) = settings.tls.files() else { return Ok(Self { cluster, ..Self::default() }) };
+    pub fn open(settings: &Settings) -> Result<Self, CertificateError> {
+        let Some(files) = settings.tls.files() else { return Ok(Self::default()) };
         let oldest = settings.tls.minimum_version.oldest();
         let doors = Arc::new(DoorTls::open(files.clone(), oldest)?);
         let admin = match settings.admin.client_certificate {
@@ -46,7 +42,17 @@ impl DoorCertificates {
                 Arc::new(DoorTls::open(DoorFiles { client_authority, ..files }, oldest)?)
             }
         };
-        Ok(Self { doors: Some(doors), admin: Some(admin), cluster })
+        Ok(Self { doors: Some(doors), admin: Some(admin), cluster: None })
+    }
+
+    /// The same, with what secures the calls between nodes.
+    #[must_use]
+    pub fn with_cluster(self, calls: Option<&Security>) -> Self {
+        let cluster = match calls {
+            Some(Security::Tls(credentials)) => Some(Arc::clone(credentials)),
+            Some(Security::Plain) | None => None,
+        };
+        Self { cluster, ..self }
     }
 
     /// The TLS of all doors but the admin door; none without TLS.
@@ -135,7 +141,7 @@ mod tests {
     fn all_doors_have_one_certificate_and_without_one_they_have_no_tls() {
         let folder = tempfile::tempdir().unwrap();
         let mut settings = settings(folder.path());
-        let none = DoorCertificates::open(&settings, None).unwrap();
+        let none = DoorCertificates::open(&settings).unwrap();
         assert!(none.doors().is_none() && none.level(0).is_none() && !none.reload().unwrap());
         let authority = Authority::create(folder.path(), "lab", 10).unwrap();
         let node = Identity::new("lab", Role::Node, "n1").unwrap();
@@ -147,10 +153,10 @@ mod tests {
             client_authority: Some(of_clients),
             ..TlsSettings::default()
         };
-        let one = DoorCertificates::open(&settings, None).unwrap();
+        let one = DoorCertificates::open(&settings).unwrap();
         assert!(Arc::ptr_eq(one.doors().unwrap(), one.admin().unwrap()));
         settings.admin.client_certificate = ClientCertificate::Required;
-        let two = DoorCertificates::open(&settings, None).unwrap();
+        let two = DoorCertificates::open(&settings).unwrap();
         assert!(!Arc::ptr_eq(two.doors().unwrap(), two.admin().unwrap()));
         let [(name, until)] = two.expiries()[..] else { panic!("one certificate") };
         assert_eq!(name, "doors");

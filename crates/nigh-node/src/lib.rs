@@ -17,6 +17,7 @@ pub mod door_certificates;
 pub mod endpoints;
 pub mod explain;
 pub mod features;
+pub mod health;
 mod http_adapter;
 pub mod inventory;
 pub mod learning;
@@ -34,6 +35,7 @@ pub mod python;
 mod python_client;
 mod python_folder;
 mod python_library;
+pub mod reload;
 #[cfg(test)]
 #[path = "../../../tests/skipped.rs"]
 mod skipped;

@@ -94,7 +94,6 @@ impl Tenancy {
     ///
     /// # Errors
     /// If the registry cannot be read, or the credentials file cannot be written.
-    #[allow(dead_code, reason = "a reload of the settings calls it")]
     pub(crate) async fn reload(&self) -> Result<bool, TenancyError> {
         let changed = self.keys.reload(&*self.registry).await?;
         self.first.write_file()?;

@@ -122,6 +122,7 @@ pub(crate) mod tests {
                 lambda: "http://127.0.0.1:9401".to_owned(),
                 admin_socket: "/s/admin.sock".into(),
                 fast_socket: None,
+                health: Some("http://127.0.0.1:9402".to_owned()),
                 outside: None,
                 ca_bundle: None,
                 region: "us-east-1".to_owned(),

@@ -5,6 +5,7 @@
 
 mod calls;
 mod dispatch;
+mod former_incarnation;
 mod home_host;
 mod home_keeper;
 mod home_steps;
@@ -31,7 +32,7 @@ use nigh_rpc::{
     CertificateFiles, ClientSettings, Credentials, Handler, Hello, Identity, PeerAddress, Peers, Role, Security,
     ServerSettings, serve,
 };
-use nigh_terms::{Clock, NodeId, NodeNumber, SecretKey};
+use nigh_terms::{Clock, Incarnation, NodeId, NodeNumber, SecretKey};
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -47,6 +48,7 @@ use crate::outside_door::{SecretFileError, read_private};
 use crate::status::{ClusterStatus, HomesStatus, Level, MemberStatus};
 
 pub use self::calls::FIRST_OBJECT_METHOD;
+pub(crate) use self::former_incarnation::FORMER_INCARNATIONS_TABLE;
 pub use self::home_host::HomeHost;
 pub use self::home_keeper::HomeKeeper;
 pub(crate) use self::operations::OperationError;
@@ -82,14 +84,16 @@ pub struct ClusterEngine {
 }
 
 impl ClusterEngine {
-    /// Makes this node a member of `cluster`, with a new incarnation. Other nodes can call it from now on.
+    /// Makes this node a member of `cluster`, with a new incarnation. Other nodes can call it from now on. `former` is an
+    /// incarnation of this node that the caller knows to have ended.
     ///
     /// # Errors
-    /// What is missing, and how to fix it.
+    /// What is missing, and how to fix it; or that another living node has this node's name.
     #[boxed]
     pub async fn join(
         settings: &Settings,
         cluster: &ClusterSettings,
+        former: Option<Incarnation>,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, ClusterStartError> {
         let node = NodeId(settings.node.clone());
@@ -109,7 +113,7 @@ impl ClusterEngine {
         let set = operations::availability::of(&*registry, &node).await?;
         let announced = Announced::starting(presence.clone(), set, format);
         let told = announced.presence();
-        let membership = NatsMembership::join(servers.clone(), node.clone(), &told, Arc::clone(&clock)).await?;
+        let membership = NatsMembership::join(servers.clone(), node.clone(), former, &told, Arc::clone(&clock)).await?;
         let membership = Arc::new(membership);
         let announcer = Arc::new(Announcer::new(Arc::clone(&membership), announced));
         let incarnation = membership.incarnation();

@@ -56,7 +56,11 @@ impl Settings {
         let mut faults = Vec::new();
         let mut broken = |key: &str, why: String| faults.push(ConfigError::rule(key, why));
         let outside = self.outside.listen.map(|address| ("outside.listen", address));
-        let doors = [("s3.listen", self.s3.listen), ("lambda.listen", self.lambda.listen)];
+        let doors = [
+            ("s3.listen", self.s3.listen),
+            ("lambda.listen", self.lambda.listen),
+            ("health.listen", self.health_listen()),
+        ];
         for (key, address) in doors.into_iter().chain(outside) {
             if let Some(why) = self.plain_beyond_loopback(address, self.tls.certificate.is_some()) {
                 broken(key, why);

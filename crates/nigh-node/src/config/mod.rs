@@ -9,6 +9,7 @@ mod cluster;
 mod error;
 mod faults;
 mod functions;
+mod health;
 mod layers;
 mod lists;
 mod llc;
@@ -37,6 +38,7 @@ use serde::{Deserialize, Serialize};
 pub use cluster::{ClusterSettings, Roles};
 pub use error::ConfigError;
 pub use functions::{EventSettings, FunctionSettings, Network, PrewarmMode};
+pub use health::HealthSettings;
 pub use layers::{Configuration, FUNCTION_TABLE, Flag, Layers};
 pub use lists::ListSetting;
 pub use llc::{LlcBind, LlcPolicy, LlcSettings};
@@ -66,8 +68,13 @@ pub struct Settings {
     pub region: String,
     /// Permits plain HTTP, and plain calls between nodes, beyond loopback. Its former name is `allow_remote`.
     pub allow_plain: bool,
-    /// How long running requests and invocations may take to finish after the first signal.
+    /// How long running requests and invocations may take to finish when the node ends.
     pub drain: Span,
+    /// How long the doors stay open when the node ends: it says at once that it is not ready, and load balancers have this
+    /// time to send new requests elsewhere.
+    pub drain_delay: Span,
+    /// Where the node says whether it is alive and ready.
+    pub health: HealthSettings,
     /// The S3 door.
     pub s3: S3Settings,
     /// The Lambda door.
@@ -254,6 +261,8 @@ impl Settings {
             region: "us-east-1".to_owned(),
             allow_plain: false,
             drain: Span::seconds(30),
+            drain_delay: Span::seconds(0),
+            health: HealthSettings::default(),
             s3: S3Settings {
                 listen: loopback(9400),
                 socket: state.join("s3.sock"),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use nigh_engine::{AccessKeys, LocalMembership, LocalRegistry, Membership, Registry, StateFile};
 use nigh_http::audit::{Audit, AuditSink};
+use nigh_http::farewell::Farewell;
 use nigh_terms::{Clock, Epoch, NodeId, SystemClock};
 
 use super::NodeError;
@@ -33,6 +34,8 @@ pub(super) struct Foundation {
     /// The file of the audit trail; none if there is none.
     pub(super) audit_log: Option<Arc<AuditLog>>,
     pub(super) audit: Audit,
+    /// Asks the clients of all doors to leave before the doors close.
+    pub(super) farewell: Farewell,
 }
 
 impl Foundation {
@@ -51,7 +54,8 @@ impl Foundation {
         let epoch = Epoch(alone.incarnation().0);
         let cluster = match &settings.cluster {
             Some(cluster) => {
-                let joining = Box::pin(ClusterEngine::join(&settings, cluster, Arc::clone(&clock) as Arc<dyn Clock>));
+                let clock = Arc::clone(&clock) as Arc<dyn Clock>;
+                let joining = Box::pin(ClusterEngine::join_again(&settings, cluster, &local, clock));
                 Some(joining.await.map_err(Box::new)?)
             }
             None => None,
@@ -68,6 +72,7 @@ impl Foundation {
             let (sink, time) = (Arc::clone(log) as Arc<dyn AuditSink>, Arc::clone(&clock) as Arc<dyn Clock>);
             Audit::new(sink, settings.audit.data, &settings.region, &settings.node, time)
         });
+        let farewell = Farewell::default();
         Ok(Self {
             settings,
             files,
@@ -82,6 +87,7 @@ impl Foundation {
             keys,
             audit_log,
             audit,
+            farewell,
         })
     }
 

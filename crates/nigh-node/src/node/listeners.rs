@@ -2,8 +2,10 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use nigh_http::listener::DoorListener;
+use nigh_http::tls::server::DoorTls;
 use nigh_rpc::certificates::CertificateFacts;
 use tokio::net::TcpListener;
 
@@ -12,6 +14,16 @@ use crate::config::{Settings, Switch};
 use crate::door_certificates::DoorCertificates;
 use crate::endpoints::Endpoints;
 use crate::state_folder::{StatePaths, bind_socket, bind_socket_by};
+
+/// Opens the listener for probes, which answers while the others are not open yet. Returns its address, too.
+pub(super) fn bind_health(settings: &Settings) -> Result<(std::net::TcpListener, SocketAddr), NodeError> {
+    let address = settings.health_listen();
+    let bound = std::net::TcpListener::bind(address).and_then(|listener| {
+        let bound = listener.local_addr()?;
+        Ok((listener, bound))
+    });
+    bound.map_err(|source| NodeError::Bind { setting: "health.listen", flag: "health-listen", address, source })
+}
 
 /// The listeners, opened before `endpoints.json` is written.
 pub(super) struct Listeners {
@@ -52,11 +64,20 @@ impl Listeners {
         })
     }
 
-    pub(super) fn endpoints(&self, settings: &Settings, paths: &StatePaths) -> Result<Endpoints, NodeError> {
+    /// The addresses of all doors; the health listener, which speaks the TLS of the others, is bound to `health`.
+    pub(super) fn endpoints(
+        &self,
+        settings: &Settings,
+        paths: &StatePaths,
+        health: SocketAddr,
+    ) -> Result<Endpoints, NodeError> {
+        let url_of = |bound: SocketAddr, tls: Option<&Arc<DoorTls>>| {
+            let facts = tls.map(|tls| tls.facts());
+            door_url(reachable(bound), facts.as_deref())
+        };
         let url = |listener: &DoorListener| {
             let bound = listener.local_addr().map_err(|source| NodeError::Io { what: "asking for a port", source })?;
-            let facts = listener.tls().map(|tls| tls.facts());
-            Ok::<_, NodeError>(door_url(reachable(bound), facts.as_deref()))
+            Ok::<_, NodeError>(url_of(bound, listener.tls()))
         };
         let authority = settings.tls.authority.as_ref().filter(|_| self.s3.tls().is_some());
         Ok(Endpoints {
@@ -65,6 +86,7 @@ impl Listeners {
             s3_socket: settings.s3.socket.clone(),
             lambda: url(&self.lambda)?,
             admin_socket: paths.admin_socket(),
+            health: Some(url_of(health, self.s3.tls())),
             outside: self.outside.as_ref().map(url).transpose()?,
             fast_socket: self.fast.is_some().then(|| paths.fast_socket()),
             ca_bundle: authority.map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone())),

@@ -11,6 +11,7 @@ use nigh_invoke::event_invoker::EventInvoker;
 use nigh_objects::ObjectMemory;
 use nigh_s3::FastPathUsage;
 use nigh_sizing::object_features::recorder::FeatureRecorder;
+use nigh_stores::Store;
 use nigh_terms::{ByteSize, Clock, Monotonic, Timestamp};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -18,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::invocations::Invocations;
 use super::levels;
 use super::parts::NodeParts;
+use super::reloads::DrainTimes;
 use super::workflows::Workflows;
 use crate::admin;
 use crate::backup::source::BackupSource;
@@ -28,6 +30,7 @@ use crate::endpoints::Endpoints;
 use crate::learning::MemoryModels;
 use crate::llc::LlcStatus;
 use crate::profiling::{FunctionProfiler, ModelRows, ProfileReport, ProfileRequest, ProfilingError};
+use crate::reload::{ReloadError, ReloadParts, ReloadReport};
 use crate::status::{CacheStatus, DrainStatus, FastPathStatus, Level, SandboxStatus, Status};
 use crate::telemetry::{MetricsText, ProcessUse, Telemetry, set_certificate_expiry};
 use crate::tenancy::Tenancy;
@@ -35,7 +38,9 @@ use crate::writes;
 
 pub(super) struct RunningNode {
     pub(super) parts: NodeParts,
-    pub(super) shown: Vec<ShownSetting>,
+    pub(super) store: Arc<dyn Store>,
+    pub(super) reloads: ReloadParts,
+    pub(super) drain_times: Arc<DrainTimes>,
     pub(super) started: Timestamp,
     pub(super) certificates: DoorCertificates,
     pub(super) endpoints: Endpoints,
@@ -44,28 +49,50 @@ pub(super) struct RunningNode {
     pub(super) records: RecordLog,
     pub(super) whisk_records: RecordLog,
     pub(super) backup: BackupSource,
-    pub(super) tenancy: Tenancy,
+    pub(super) tenancy: Arc<Tenancy>,
     pub(super) invocations: Invocations,
     pub(super) events: EventInvoker,
     pub(super) workflows: Workflows,
     pub(super) profiling: Arc<FunctionProfiler>,
     /// Cancelled when a client of the admin API requests the end.
     pub(super) asked_to_stop: CancellationToken,
-    /// When the node began to drain; not set before.
-    pub(super) draining: OnceLock<Instant>,
+    /// Cancelled when the cluster has ended this node's membership, or a home has declared this node dead.
+    pub(super) is_expelled: CancellationToken,
+    /// When the node began to drain, and how long it may take; not set before.
+    pub(super) draining: OnceLock<(Instant, Duration)>,
     /// Cancelled when all invocations have ended.
     pub(super) stop: CancellationToken,
 }
 
 impl RunningNode {
+    /// Begins to drain: health says so from now on. Returns how long the doors stay open, and how long requests and
+    /// invocations then have to finish.
+    pub(super) fn begin_to_drain(&self) -> (Duration, Duration) {
+        let (delay, drain) = self.drain_times.now();
+        // Other nodes refuse what a node that is no member would answer.
+        let delay = if self.is_expelled.is_cancelled() { Duration::ZERO } else { delay };
+        // First, so that whoever sees that the node drains is asked to leave.
+        self.parts.foundation.farewell.begin(drain);
+        self.draining.get_or_init(|| (Instant::now(), delay + drain));
+        (delay, drain)
+    }
+
+    /// True from the moment at which the node was told to end.
+    pub(super) fn ends(&self) -> bool {
+        self.draining.get().is_some() || self.asked_to_stop.is_cancelled()
+    }
+
     /// What this node waits for before it ends, if it drains or begins to drain now.
     pub(super) fn awaits(&self) -> DrainStatus {
         let pool = self.invocations.invoker.in_use();
-        let since = self.draining.get().map_or(Duration::ZERO, Instant::elapsed);
-        DrainStatus {
-            invocations: pool.running + pool.waiting,
-            left_s: self.parts.foundation.settings.drain.duration().saturating_sub(since).as_secs_f64().ceil() as u64,
-        }
+        let left = match self.draining.get() {
+            Some((began, most)) => most.saturating_sub(began.elapsed()),
+            None => {
+                let (delay, drain) = self.drain_times.now();
+                delay + drain
+            }
+        };
+        DrainStatus { invocations: pool.running + pool.waiting, left_s: left.as_secs_f64().ceil() as u64 }
     }
 
     /// The levels now: whether sandboxes can start and whether the cluster's servers answer may change while the node
@@ -180,8 +207,17 @@ impl admin::AdminSource for RunningNode {
         &self.parts.foundation.audit
     }
 
-    fn config(&self) -> &[ShownSetting] {
-        &self.shown
+    fn config(&self) -> Vec<ShownSetting> {
+        self.reloads.shown()
+    }
+
+    fn reload(&self) -> Result<ReloadReport, ReloadError> {
+        let reloaded = self.reloads.reload();
+        match &reloaded {
+            Ok(report) => tracing::info!(%report, "the settings were read again"),
+            Err(error) => tracing::error!(%error, "the settings were read again"),
+        }
+        reloaded
     }
 
     fn activations(&self) -> &ActivationLog {
@@ -246,9 +282,19 @@ impl ReportLoad for RunningNode {
 pub(super) async fn end_with_membership(running: Arc<RunningNode>) {
     let mut members = running.parts.foundation.membership.watch();
     let own = (running.parts.foundation.membership.node().clone(), running.parts.foundation.membership.incarnation());
-    let over = members.wait_for(|members| !members.contains(&own));
-    if running.stop.run_until_cancelled(over).await.is_some() && running.draining.get().is_none() {
-        tracing::error!("this node is no longer a member of its cluster: it drains and ends; start it again");
+    let over = async {
+        tokio::select! {
+            _ = members.wait_for(|members| !members.contains(&own)) => {
+                if running.draining.get().is_none() {
+                    tracing::error!("this node is no longer a member of its cluster: it drains and ends; start it again");
+                    running.is_expelled.cancel();
+                }
+            }
+            // A home has declared this node dead, which was logged.
+            () = running.is_expelled.cancelled() => {}
+        }
+    };
+    if running.stop.run_until_cancelled(over).await.is_some() && running.is_expelled.is_cancelled() {
         running.asked_to_stop.cancel();
     }
 }
