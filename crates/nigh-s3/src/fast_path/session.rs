@@ -33,6 +33,7 @@ use crate::auth::secret_here;
 use crate::error::{invalid_request, invocation_ended, s3_error};
 use crate::handlers::{bucket_name, object_key};
 use crate::read::{Reads, answer};
+use crate::request_trace::RequestTrace;
 use crate::telemetry::{Operation, Telemetry};
 
 /// Objects and answers smaller than this are sent in the packet itself.
@@ -213,10 +214,12 @@ impl Session {
         work: impl Future<Output = S3Result<Reply>> + Send + 'static,
     ) -> RequestAction {
         let (telemetry, began) = (Arc::clone(&self.ground.telemetry), Instant::now());
+        let trace = RequestTrace::of_fast_path(self.known.get().map(|known| &known.key), &self.ground.keys);
         RequestAction::Later(
             async move {
-                let reply = work.await.unwrap_or_else(|error| Reply::error(&error)).named();
+                let reply = trace.scope(work).await.unwrap_or_else(|error| Reply::error(&error)).named();
                 telemetry.answered(operation, reply.status(), reply.length(), began.elapsed());
+                trace.answered(operation, reply.status(), None);
                 reply
             }
             .boxed(),
