@@ -8,6 +8,8 @@
 pub mod activation_log;
 /// What is learned of applications: the objects that their invocations read.
 pub mod applications;
+/// An invocation on its way.
+mod call;
 /// Accepts, runs and retries asynchronous invocations.
 pub mod event_invoker;
 /// One invocation in its sandbox, from the input to the record.
@@ -18,6 +20,8 @@ pub mod hooks;
 pub mod invocation;
 /// Admits invocations, runs them to their end, and keeps their sandboxes.
 pub mod invoker;
+/// An invocation's span.
+mod invocation_trace;
 /// Limits and times.
 pub mod invoker_settings;
 /// The node's memory at work: limits of sandboxes, and the cache that shrinks.

@@ -13,9 +13,10 @@ use http::request::Parts;
 use http::{HeaderValue, Request as HttpRequest};
 use hyper::body::Incoming;
 use nigh_http::request_body::{BodyError, RoomGuard, read_body};
+use nigh_http::request_trace::{of_answer, request_span};
 use nigh_http::shares::requester_of;
 use nigh_http::sigv4::{Authorization, RequestHead};
-use nigh_terms::{AccessKeyId, Principal};
+use nigh_terms::{AccessKeyId, InvocationId, Principal};
 use sha2::{Digest, Sha256};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -57,11 +58,32 @@ impl LambdaDoor {
         if let Some(mounted) = self.parts.mounted.as_ref().filter(|api| api.answers(head.uri.path())) {
             return mounted.answer(&head, body, &self.bodies).await;
         }
-        let body = match self.by_url(&head, body, from).await {
+        let mut span = request_span("Lambda", &head.headers, || self.caller(&head));
+        let (operation, answer) = span.scope(Box::pin(self.answered(&head, body, from))).await;
+        span.record(|span| {
+            span.name(format!("Lambda.{operation}"));
+            span.set("rpc.system.name", "aws-api");
+            span.set("rpc.service", "Lambda");
+            span.set("rpc.method", operation);
+            span.set("url.path", head.uri.path());
+            of_answer(span, &answer);
+        });
+        answer
+    }
+
+    /// The invocation whose sandbox's key a request claims.
+    fn caller(&self, head: &Parts) -> Option<InvocationId> {
+        let authorization = Authorization::of(&head.headers).ok()?;
+        self.parts.keys.principal(&AccessKeyId::new(authorization.access_key)).ok()?.invocation
+    }
+
+    /// Answers a request; with the name of its operation.
+    async fn answered(&self, head: &Parts, body: Incoming, from: IpAddr) -> (&'static str, LambdaResponse) {
+        let body = match self.by_url(head, body, from).await {
             Ok(answer) => {
                 let status = answer.status().as_str().to_owned();
                 metrics::counter!("nigh_lambda_requests_total", "operation" => "Url", "status" => status).increment(1);
-                return answer;
+                return ("Url", answer);
             }
             Err(body) => body,
         };
@@ -73,10 +95,10 @@ impl LambdaDoor {
         };
         let name = operation.as_ref().map_or("none", Operation::name);
         let result = match operation {
-            Ok(operation) => self.signed(operation, &head, body).await,
+            Ok(operation) => self.signed(operation, head, body).await,
             Err(error) => Err(error),
         };
-        let refused = |error: LambdaError| match error.is_unknown_operation().then(|| stray::answer(&head)).flatten() {
+        let refused = |error: LambdaError| match error.is_unknown_operation().then(|| stray::answer(head)).flatten() {
             Some(answer) => answer,
             None if is_states => states::refusal(&error),
             None => error_answer(&error),
@@ -89,7 +111,7 @@ impl LambdaDoor {
         {
             answer.headers_mut().insert(header::REQUEST_ID, id);
         }
-        answer
+        (name, answer)
     }
 
     async fn signed(

@@ -84,9 +84,15 @@ impl SpanContext {
     /// The value of `X-Amzn-Trace-Id` for work under this span.
     #[must_use]
     pub fn xray(&self) -> String {
+        format!("Root={};Parent={};Sampled={}", self.xray_root(), self.span, u8::from(self.sampled))
+    }
+
+    /// The trace's id in X-Ray's form.
+    #[must_use]
+    pub fn xray_root(&self) -> String {
         let trace = self.trace.to_string();
         let (time, unique) = trace.split_at(8);
-        format!("Root=1-{time}-{unique};Parent={};Sampled={}", self.span, u8::from(self.sampled))
+        format!("1-{time}-{unique}")
     }
 }
 

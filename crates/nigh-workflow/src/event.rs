@@ -81,6 +81,8 @@ pub struct Event {
 pub struct TaskRun {
     /// The id of the task.
     pub task: TaskId,
+    /// The name of its state.
+    pub state: String,
     /// The invocation's request id: a replay gives the same.
     pub invocation: InvocationId,
     /// The name of the function.

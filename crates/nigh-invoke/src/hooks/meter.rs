@@ -23,7 +23,8 @@ impl InvocationHook for InvocationMeter {
     }
 }
 
-const fn outcome_name(outcome: &Outcome) -> &'static str {
+/// The outcome's name in metrics and traces.
+pub(crate) const fn outcome_name(outcome: &Outcome) -> &'static str {
     match outcome {
         Outcome::Answered => "answered",
         Outcome::HandlerError { .. } => "handler_error",

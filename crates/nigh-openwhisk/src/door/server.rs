@@ -9,8 +9,10 @@ use hyper::body::Incoming;
 use nigh_functions::action::parameters::PARAMETERS_BYTES_MAX;
 use nigh_http::mounted_api::MountedApi;
 use nigh_http::request_body::{BodyError, BodyRoom, RoomGuard, read_body};
+use nigh_http::request_trace::{of_answer, request_span};
 use nigh_http::shares::requester_of;
 use nigh_http::throttle::say_when;
+use nigh_trace::Trigger;
 use serde_json::json;
 use uuid::Uuid;
 
@@ -66,8 +68,15 @@ impl MountedApi for OpenWhiskDoor {
         let route = Route::of(head.uri.path());
         let name = route.as_ref().map_or("none", Route::name);
         let is_web = matches!(route, Ok(Route::Web(_)));
+        let mut span = request_span("OpenWhisk", &head.headers, || {
+            let sent = credentials::Credentials::of(&head.headers).ok()??;
+            sent.principal(&self.0.parts.keys).ok()?.invocation
+        });
+        if is_web {
+            span = span.triggered(Trigger::Http);
+        }
         let answered = match route {
-            Ok(route) => Box::pin(self.routed(route, head, body, room)).await,
+            Ok(route) => span.scope(Box::pin(self.routed(route, head, body, room))).await,
             Err(error) => Err(error),
         };
         let mut answer = answered.unwrap_or_else(|error| refusal(&error, request_id.as_ref()));
@@ -77,6 +86,12 @@ impl MountedApi for OpenWhiskDoor {
         if let Some(request_id) = request_id {
             answer.headers_mut().insert(REQUEST_ID, request_id);
         }
+        span.record(|span| {
+            span.name(format!("OpenWhisk {} {name}", head.method));
+            span.set("http.request.method", head.method.as_str());
+            span.set("url.path", head.uri.path());
+            of_answer(span, &answer);
+        });
         let status = answer.status().as_str().to_owned();
         metrics::counter!("nigh_openwhisk_requests_total", "resource" => name, "status" => status).increment(1);
         answer
