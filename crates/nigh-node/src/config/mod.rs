@@ -20,6 +20,7 @@ mod reference;
 mod shown;
 mod span;
 mod store;
+mod traces;
 mod workflows;
 mod writes;
 
@@ -43,6 +44,8 @@ pub use python::PythonChoice;
 pub use shown::ShownSetting;
 pub use span::{ParseSpanError, Span};
 pub use store::{StoreKind, StoreSettings, SwiftAuth};
+pub(crate) use traces::Collector;
+pub use traces::TraceSettings;
 pub use workflows::WorkflowSettings;
 pub use writes::{DamagedJournal, OutsideSettings, WritesSettings};
 
@@ -94,6 +97,8 @@ pub struct Settings {
     pub activations: ActivationSettings,
     /// The log.
     pub log: LogSettings,
+    /// Traces.
+    pub traces: TraceSettings,
     /// The cluster that this node belongs to; if absent, the node is alone.
     pub cluster: Option<ClusterSettings>,
 }
@@ -260,6 +265,7 @@ impl Settings {
             openwhisk: OpenWhiskLimits::default(),
             activations: ActivationSettings::default(),
             log: LogSettings { level: "info".to_owned(), format: LogFormat::Text },
+            traces: TraceSettings::default(),
             cluster: None,
         }
     }

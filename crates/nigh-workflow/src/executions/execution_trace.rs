@@ -51,8 +51,8 @@ impl ExecutionTrace {
     pub(super) fn task(&self, task: &TaskRun) -> Span {
         let mut span = Span::under(Some(self.own), "state", SpanKind::Internal);
         span.record(|span| {
-            span.name(task.state.clone());
-            span.set("nigh.workflow.state", task.state.as_str());
+            span.name(task.state.to_string());
+            span.set("nigh.workflow.state", &*task.state);
             span.set("nigh.workflow.state_type", "Task");
             span.set("faas.invoked_name", task.function.as_str());
         });

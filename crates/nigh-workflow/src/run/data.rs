@@ -236,7 +236,7 @@ fn date(value: &Value, path: &Path) -> Result<Timestamp, Failure> {
 
 /// The invocation in the parameters of `lambda:invoke`.
 fn by_parameters(
-    (task, state): (TaskId, String),
+    (task, state): (TaskId, Arc<str>),
     invocation: nigh_terms::InvocationId,
     parameters: Value,
     token: nigh_terms::Token,
