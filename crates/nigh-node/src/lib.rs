@@ -38,6 +38,7 @@ pub mod state_folder;
 pub mod status;
 pub mod store;
 pub mod telemetry;
+mod traces;
 pub mod unpushed;
 mod writes;
 

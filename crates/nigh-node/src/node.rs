@@ -26,7 +26,7 @@ mod workflows;
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
 use nigh_invoke::activation_log::ActivationLog;
@@ -58,10 +58,14 @@ use crate::state_folder::{StateFolder, StateFolderError};
 use crate::status::Level;
 use crate::store;
 use crate::telemetry::Telemetry;
+use crate::traces::Traces;
 
 pub use self::error::NodeError;
 pub(crate) use self::open_files::few_files;
 pub(crate) use self::sandboxes::engine_settings;
+
+/// How long the last spans may take to be sent at the end.
+const TRACES_WITHIN: Duration = Duration::from_secs(3);
 
 /// A running node. `stop` ends it. If it is dropped instead, like a killed one, the next start cleans up.
 pub struct Node {
@@ -89,6 +93,7 @@ impl Node {
         // Nobody may find the doors of an earlier incarnation.
         remove_if_there(&state.paths().endpoints())?;
         let telemetry = Telemetry::install()?;
+        let traces = Traces::open(&settings.traces, &settings.node).map_err(NodeError::Traces)?;
         let clock = Arc::new(SystemClock::new());
         let started = clock.wall();
         let mut levels = Vec::new();
@@ -153,6 +158,7 @@ impl Node {
             endpoints,
             levels,
             telemetry,
+            traces,
             records,
             whisk_records,
             backup,
@@ -242,6 +248,7 @@ impl Node {
         learning.close(drain).await;
         running.records.flush().await;
         running.whisk_records.flush().await;
+        running.traces.close(TRACES_WITHIN).await;
         let endpoints = &running.endpoints;
         for socket in [&endpoints.admin_socket, &endpoints.s3_socket].into_iter().chain(&endpoints.fast_socket) {
             if let Err(error) = remove_if_there(socket) {

@@ -53,6 +53,8 @@ pub enum NodeError {
     Llc(#[from] LlcError),
     #[error(transparent)]
     Telemetry(#[from] TelemetryError),
+    #[error("{0}")]
+    Traces(String),
     #[error(transparent)]
     Cluster(#[from] Box<ClusterStartError>),
     #[error(

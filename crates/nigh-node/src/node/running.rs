@@ -28,6 +28,7 @@ use crate::llc::LlcStatus;
 use crate::profiling::{FunctionProfiler, ModelRows, ProfileReport, ProfileRequest, ProfilingError};
 use crate::status::{CacheStatus, DrainStatus, FastPathStatus, Level, SandboxStatus, Status};
 use crate::telemetry::{ProcessUse, Telemetry};
+use crate::traces::Traces;
 use crate::writes;
 
 pub(super) struct RunningNode {
@@ -37,6 +38,7 @@ pub(super) struct RunningNode {
     pub(super) endpoints: Endpoints,
     pub(super) levels: Vec<Level>,
     pub(super) telemetry: Telemetry,
+    pub(super) traces: Traces,
     pub(super) records: RecordLog,
     pub(super) whisk_records: RecordLog,
     pub(super) backup: BackupSource,

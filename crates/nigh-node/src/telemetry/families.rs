@@ -194,6 +194,10 @@ const CACHE_WAYS: &[Family] = &[
 ];
 
 const PROCESS: &[Family] = &[
+    (
+        "nigh_trace_spans_total",
+        "Ended spans of recorded traces, by outcome: exported, rejected and failed (by the collector), dropped (no room)",
+    ),
     ("process_resident_memory_bytes", "Resident memory of this process"),
     ("process_cpu_seconds_total", "Processor time of this process"),
     ("process_open_fds", "Open files of this process"),

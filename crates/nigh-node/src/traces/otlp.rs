@@ -79,11 +79,13 @@ struct KeyValue<'a> {
 }
 
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
 enum AnyValue<'a> {
-    StringValue(&'a str),
-    IntValue(String),
-    BoolValue(bool),
+    #[serde(rename = "stringValue")]
+    Text(&'a str),
+    #[serde(rename = "intValue")]
+    Integer(String),
+    #[serde(rename = "boolValue")]
+    Flag(bool),
 }
 
 #[derive(Serialize)]
@@ -94,7 +96,7 @@ struct Status<'a> {
 
 /// The request that carries `spans`.
 pub(super) fn request(resource: &Resource, spans: &[FinishedSpan]) -> Vec<u8> {
-    let shared = resource.0.iter().map(|(key, value)| KeyValue { key, value: AnyValue::StringValue(value) });
+    let shared = resource.0.iter().map(|(key, value)| KeyValue { key, value: AnyValue::Text(value) });
     let request = Request {
         resource_spans: [ResourceSpans {
             resource: ResourceMessage { attributes: shared.collect() },
@@ -125,9 +127,9 @@ fn span(finished: &FinishedSpan) -> Span<'_> {
 
 fn attribute<'a>(key: &'a str, value: &'a Value) -> KeyValue<'a> {
     let value = match value {
-        Value::Text(text) => AnyValue::StringValue(text),
-        Value::Integer(number) => AnyValue::IntValue(number.to_string()),
-        Value::Flag(flag) => AnyValue::BoolValue(*flag),
+        Value::Text(text) => AnyValue::Text(text),
+        Value::Integer(number) => AnyValue::Integer(number.to_string()),
+        Value::Flag(flag) => AnyValue::Flag(*flag),
     };
     KeyValue { key, value }
 }

@@ -24,7 +24,7 @@ pub(super) fn judge(status: StatusCode, retry_after: Option<&str>) -> Verdict {
     match status.as_u16() {
         200..=299 => Verdict::Taken,
         429 | 502 | 503 | 504 => {
-            let seconds = retry_after.and_then(|text| text.trim().parse().ok());
+            let seconds = retry_after.and_then(|text| text.trim().parse::<u64>().ok());
             Verdict::Again(seconds.map(|seconds| Duration::from_secs(seconds).min(RETRY_AFTER_MAX)))
         }
         _ => Verdict::Refused,
