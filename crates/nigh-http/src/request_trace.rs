@@ -13,9 +13,7 @@ const XRAY: HeaderName = HeaderName::from_static("x-amzn-trace-id");
 pub fn request_span(name: &'static str, headers: &HeaderMap, caller: impl FnOnce() -> Option<InvocationId>) -> Span {
     let named = Incoming::of(|header| headers.get(header).and_then(|value| value.to_str().ok()));
     let incoming = match named {
-        None if nigh_trace::is_on() => {
-            caller().and_then(|id| running::context_of(id.as_bytes())).map(Incoming::from)
-        }
+        None if nigh_trace::is_on() => caller().and_then(|id| running::context_of(id.as_bytes())).map(Incoming::from),
         named => named,
     };
     Span::of_request(name, SpanKind::Server, incoming)

@@ -18,10 +18,10 @@ mod execution;
 pub mod hooks;
 /// An invocation as the doors ask for it, the gate before it, and its verdict.
 pub mod invocation;
-/// Admits invocations, runs them to their end, and keeps their sandboxes.
-pub mod invoker;
 /// An invocation's span.
 mod invocation_trace;
+/// Admits invocations, runs them to their end, and keeps their sandboxes.
+pub mod invoker;
 /// Limits and times.
 pub mod invoker_settings;
 /// The node's memory at work: limits of sandboxes, and the cache that shrinks.

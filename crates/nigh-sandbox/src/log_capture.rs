@@ -141,7 +141,13 @@ mod tests {
     use crate::client_lines::PYTHON_WARNING;
 
     fn report() -> ReportLine {
-        ReportLine { duration: Duration::from_micros(1234), booked: ByteSize::mib(128), peak: None, init: None, trace: None }
+        ReportLine {
+            duration: Duration::from_micros(1234),
+            booked: ByteSize::mib(128),
+            peak: None,
+            init: None,
+            trace: None,
+        }
     }
 
     #[test]

@@ -71,8 +71,12 @@ impl SpanContext {
             0xff => false,
             _ => rest.is_empty() || rest.starts_with('-'),
         };
-        (is_whole && fields.next().is_none())
-            .then_some(Self { trace, span, sampled: flags & 1 == 1, trigger: Trigger::Other })
+        (is_whole && fields.next().is_none()).then_some(Self {
+            trace,
+            span,
+            sampled: flags & 1 == 1,
+            trigger: Trigger::Other,
+        })
     }
 
     /// The value of `traceparent` for work under this span.
@@ -118,10 +122,7 @@ mod tests {
     fn a_traceparent_is_read_and_written_as_the_standard_says() {
         let context = parsed(PARENT).unwrap();
         assert_eq!(context.traceparent(), PARENT);
-        assert_eq!(
-            context.xray(),
-            "Root=1-0af76519-16cd43dd8448eb211c80319c;Parent=b7ad6b7169203331;Sampled=1"
-        );
+        assert_eq!(context.xray(), "Root=1-0af76519-16cd43dd8448eb211c80319c;Parent=b7ad6b7169203331;Sampled=1");
         assert_eq!(parsed(&format!("cc{}-what-comes-later", &PARENT[2..])), Some(context));
         assert!(!parsed(&PARENT.replace("-01", "-02")).unwrap().sampled);
         for bad in [
@@ -151,7 +152,8 @@ mod tests {
         assert_eq!(bare.trace, full.unwrap().trace);
         let asks = Incoming::of_xray("Root=1-0af76519-16cd43dd8448eb211c80319c;Sampled=?;Lineage=a:1").unwrap();
         assert_eq!(asks.sampled, None);
-        for bad in ["", "Root=", "Root=1-0af76519", "Root=2-0af76519-16cd43dd8448eb211c80319c", "Parent=b7ad6b7169203331"]
+        for bad in
+            ["", "Root=", "Root=1-0af76519", "Root=2-0af76519-16cd43dd8448eb211c80319c", "Parent=b7ad6b7169203331"]
         {
             assert_eq!(Incoming::of_xray(bad), None, "{bad}");
         }

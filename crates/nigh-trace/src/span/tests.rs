@@ -79,9 +79,7 @@ fn a_request_s_spans_make_a_tree_under_the_caller_s() {
 
 #[test]
 fn the_caller_decides_and_else_the_share() {
-    for (ratio, decided, expected) in
-        [(0.0, Some(true), 1), (1.0, Some(false), 0), (1.0, None, 1), (0.0, None, 0)]
-    {
+    for (ratio, decided, expected) in [(0.0, Some(true), 1), (1.0, Some(false), 0), (1.0, None, 1), (0.0, None, 0)] {
         let recording = Recording::of(ratio);
         let span = Span::of_request("request", SpanKind::Server, Some(caller(decided)));
         let context = span.context().unwrap();

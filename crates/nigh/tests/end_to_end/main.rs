@@ -40,5 +40,6 @@ mod small_disk;
 mod store_down;
 mod templates;
 mod terminal;
+mod traces;
 mod workflows;
 mod wsk;
