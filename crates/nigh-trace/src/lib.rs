@@ -10,6 +10,7 @@
 mod context;
 mod context_map;
 mod current;
+mod finished_span;
 mod propagation;
 mod recorder;
 pub mod running;
@@ -20,7 +21,8 @@ pub mod trailer;
 pub use context::{SpanContext, SpanId, TraceId, Trigger};
 pub use context_map::ContextMap;
 pub use current::{Scoped, current, follow, scope};
+pub use finished_span::{FinishedSpan, SpanKind, Value};
 pub use propagation::Incoming;
-pub use recorder::{SpanSink, install, is_on, remove, set_sampling};
+pub use recorder::{SpanSink, install, is_on, remove};
 pub use sampling::Sampling;
-pub use span::{FinishedSpan, OpenSpan, Span, SpanKind, Value, past, unix_ns};
+pub use span::{OpenSpan, Span, past, unix_ns};

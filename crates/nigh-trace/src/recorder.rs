@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::RwLock;
 
+use crate::finished_span::FinishedSpan;
 use crate::sampling::Sampling;
-use crate::span::FinishedSpan;
 
 static IS_ON: AtomicBool = AtomicBool::new(false);
 static THRESHOLD: AtomicU64 = AtomicU64::new(0);
@@ -21,14 +21,9 @@ pub trait SpanSink: Send + Sync {
 
 /// Records spans from now on, in place of an earlier sink.
 pub fn install(sink: Arc<dyn SpanSink>, sampling: Sampling) {
-    set_sampling(sampling);
+    THRESHOLD.store(sampling.threshold(), Ordering::Relaxed);
     *SINK.write() = Some(sink);
     IS_ON.store(true, Ordering::Relaxed);
-}
-
-/// Changes the share of recorded traces.
-pub fn set_sampling(sampling: Sampling) {
-    THRESHOLD.store(sampling.threshold(), Ordering::Relaxed);
 }
 
 /// Records nothing more, unless another sink has replaced `sink`.

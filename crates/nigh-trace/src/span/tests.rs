@@ -4,6 +4,7 @@ use futures::FutureExt as _;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::*;
+use crate::finished_span::TEXT_BYTES_MAX;
 use crate::recorder::{SpanSink, install, remove};
 use crate::running;
 use crate::sampling::Sampling;
