@@ -100,7 +100,7 @@ impl WriteBack {
         room: Room<'_>,
     ) {
         let now = self.clock.monotonic();
-        if let Some(context) = nigh_trace::current().filter(|context| context.sampled) {
+        if let Some(context) = nigh_trace::current().filter(|context| context.sampled && nigh_trace::is_on()) {
             self.traced.insert(object.clone(), context);
         }
         let take = |dirty: &mut WriteBackQueue| {

@@ -144,7 +144,7 @@ mod tests {
             .into_iter()
             .map(|state| (state.kind, state.name, state.entered.0, state.left.0))
             .collect();
-        let expected = [("Wait", "pause", 1, 5), ("Wait", "pause", 3, 8), ("Fail", "broken", 9, 20)];
+        let expected = [("Wait", "pause", 1u64, 5u64), ("Wait", "pause", 3, 8), ("Fail", "broken", 9, 20)];
         assert_eq!(found, expected.map(|(kind, name, from, to)| (kind.to_owned(), name.to_owned(), from, to)));
     }
 
