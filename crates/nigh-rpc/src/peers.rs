@@ -84,7 +84,7 @@ impl Peers {
         let watch = self.0.meters.call(method);
         let mut span = Span::child(method.name, SpanKind::Client);
         let room = (method.head_max.min(HEAD_MAX_BYTES) as usize).saturating_sub(trailer::BYTES);
-        let traced = span.context().filter(|_| head.len() <= room);
+        let traced = span.context().filter(|_| head.len() <= room && trailer::may_follow(head));
         let traced = traced.map(|context| trailer::with_trailer(head, &context));
         let head = traced.as_deref().unwrap_or(head);
         let (body, sent) = (body.into(), head.len() as u64);

@@ -46,7 +46,7 @@ pub fn follow<F: Future>(work: F) -> Scoped<F> {
 fn log_span(context: Option<SpanContext>) -> tracing::Span {
     match context {
         Some(context) if context.sampled && is_on() => {
-            tracing::info_span!("trace", trace_id = %context.trace, span_id = %context.span)
+            tracing::error_span!("trace", trace_id = %context.trace, span_id = %context.span)
         }
         _ => tracing::Span::none(),
     }

@@ -5,14 +5,21 @@
 //! flags: bit 0 sampled, bits 1 to 3 the trigger
 //! ```
 //!
-//! Heads are MessagePack values, which end by themselves: a process that knows no trailer never reads so far, and one that
-//! does need not cut it off. A head that happens to end like a trailer gives a call a wrong trace, and nothing else.
+//! Most heads are MessagePack values, which end by themselves: a process that knows no trailer never reads so far, and one
+//! that does need not cut it off. Readers of JSON refuse what follows a value, so a head of JSON carries none. A head that
+//! happens to end like a trailer gives a call a wrong trace, and nothing else.
 
 use crate::context::{SpanContext, SpanId, TraceId, Trigger};
 
 const MAGIC: [u8; 8] = *b"NIGHTRC1";
 /// The bytes of a trailer.
 pub const BYTES: usize = 33;
+
+/// Whether a trailer may stand behind `head`, which a process of an older release may read.
+#[must_use]
+pub fn may_follow(head: &[u8]) -> bool {
+    !matches!(head.first(), None | Some(b'{' | b'[' | b'"'))
+}
 
 /// `head` with `context` behind it.
 #[must_use]
@@ -63,6 +70,13 @@ mod tests {
             prop_assert!(bytes.starts_with(&head));
             prop_assert_eq!(find(&bytes), Some(context));
             prop_assert_eq!(find(&bytes[..bytes.len() - 1]), None);
+        }
+
+        #[test]
+        fn json_carries_none(text in "[a-z]*") {
+            prop_assert!(!may_follow(format!("{{\"{text}\":1}}").as_bytes()));
+            prop_assert!(!may_follow(format!("[\"{text}\"]").as_bytes()));
+            prop_assert!(may_follow(format!("\u{1}{text}").as_bytes()));
         }
 
         #[test]
