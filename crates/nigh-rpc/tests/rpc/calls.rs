@@ -277,10 +277,10 @@ async fn the_caller_s_trace_is_current_in_the_handler_unless_the_head_is_json_or
     let context = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01;timer";
     for (head, within_trace, expected) in [
         (&b"\x01head"[..], true, context),
-        (b"\x01head", false, ""),
-        (b"{\"json\":1}", true, ""),
+        (&b"\x01head"[..], false, ""),
+        (&b"{\"json\":1}"[..], true, ""),
         // The longest head of the method.
-        (&[1; 4096], true, ""),
+        (&[1; 4096][..], true, ""),
     ] {
         let trace = within_trace.then(|| context.parse().unwrap());
         let call = peers.call(&peer, &TRACE, head, Bytes::new(), within(10.0));
