@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use nigh_terms::{BucketName, Clock, Monotonic, ObjectKey, Principal, Token, Version};
+use nigh_trace::{Span, SpanContext, SpanKind};
 use serde::{Deserialize, Serialize};
 
 /// What a data call is to do.
@@ -15,6 +16,17 @@ pub enum DataOperation {
     Metadata,
     /// Write or delete an object.
     Write,
+}
+
+impl DataOperation {
+    /// The name of its span.
+    const fn span_name(self) -> &'static str {
+        match self {
+            Self::Read => "object read",
+            Self::Metadata => "object metadata",
+            Self::Write => "object write",
+        }
+    }
 }
 
 /// How a data call was served.
@@ -34,6 +46,22 @@ pub enum ServeOutcome {
     Delete,
     /// It failed.
     Failed,
+}
+
+impl ServeOutcome {
+    /// The outcome in records, metrics and traces.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Hit => "hit",
+            Self::Miss => "miss",
+            Self::Past => "past",
+            Self::Metadata => "metadata",
+            Self::Write => "write",
+            Self::Delete => "delete",
+            Self::Failed => "failed",
+        }
+    }
 }
 
 /// One data call, from its request to its last byte.
@@ -76,6 +104,7 @@ pub struct DataCall {
     observers: Arc<[Arc<dyn ObjectObserver>]>,
     clock: Arc<dyn Clock>,
     event: Option<ObjectEvent>,
+    span: Span,
 }
 
 impl DataCall {
@@ -106,7 +135,14 @@ impl DataCall {
         for observer in observers.iter() {
             observer.begins(&event);
         }
-        Self { observers, clock, event: Some(event) }
+        let span = Span::child(operation.span_name(), SpanKind::Internal);
+        Self { observers, clock, event: Some(event), span }
+    }
+
+    /// The context of the work that the call causes.
+    #[must_use]
+    pub const fn trace(&self) -> Option<SpanContext> {
+        self.span.context()
     }
 
     /// On whose behalf.
@@ -153,6 +189,14 @@ impl Drop for DataCall {
             for observer in self.observers.iter() {
                 observer.observe(&event);
             }
+            self.span.record(|span| {
+                span.set("aws.s3.bucket", event.bucket.as_str());
+                span.set_some("aws.s3.key", event.key.as_ref().map(ObjectKey::as_str));
+                span.set("nigh.served", event.served.name());
+                span.set("nigh.bytes", event.bytes);
+                span.set_some("nigh.object.bytes", event.object_bytes);
+                span.set_some("nigh.object.version", event.version.map(|version| version.to_string()));
+            });
         }
     }
 }

@@ -98,7 +98,7 @@ impl Dispatcher {
         let (inner, awaited) = (Arc::clone(&self.0), answer.subscribe());
         let event = attempt.map(|attempt| EventAttempt { id, attempt, wrote });
         let request = InvokeRequest { function, payload, client_context, token, event };
-        tokio::spawn(async move {
+        tokio::spawn(nigh_trace::follow(async move {
             let (said, body) = match inner.spawned(namespace, request, id, DispatchAuthority::ThisProcess).await {
                 Ok(Outcome::Ended(invoked)) => {
                     (RunAnswer::Ended { ended: EndedHead::of(&invoked), settled: true }, invoked.payload)
@@ -107,7 +107,7 @@ impl Dispatcher {
                 Err(error) => (RunAnswer::NotRun(error.into()), Bytes::new()),
             };
             inner.handed.lock().over(inner.now(), run, &answer, (said, body));
-        });
+        }));
         until_answered(awaited).await
     }
 }

@@ -12,6 +12,7 @@ use nigh_schedule::activation::idempotence;
 use nigh_schedule::inputs::payload_walk::PayloadWalk;
 use nigh_schedule::scheduler::lost_invocation::{AfterLoss, Caller, LossError, LostInvocation, Progress, after_loss};
 use nigh_terms::{InvocationId, Monotonic, Namespace, Token};
+use nigh_trace::{Span, SpanKind};
 use tokio::sync::oneshot;
 
 use crate::controller::{DispatchPlacement, WaitingInvocation};
@@ -49,7 +50,7 @@ impl DispatcherState {
         let deadline = self.now().after(self.settings.wait);
         let task = Task { namespace, request, id, attempt, deadline, by };
         let inner = Arc::clone(self);
-        let run = tokio::spawn(async move { Box::pin(inner.whole(task)).await });
+        let run = tokio::spawn(nigh_trace::follow(async move { Box::pin(inner.whole(task)).await }));
         run.await.unwrap_or_else(|lost| {
             tracing::error!(error = %lost, "the dispatch of an invocation was lost");
             Err(InvokeError::Lost(LossError::MayHaveRun))
@@ -114,6 +115,7 @@ impl DispatcherState {
             if !self.controller.lock().see(namespace, None, &request.token) {
                 return Ok(None);
             }
+            let (mut span, asked) = (Span::child("dispatch", SpanKind::Client), self.now());
             let DispatchPlacement::At { node, dispatch, term, why } =
                 self.placed(function, not_to, input.reads(), deadline).await?
             else {
@@ -131,7 +133,14 @@ impl DispatcherState {
             }
             tries.sends += 1;
             metrics::counter!("nigh_dispatches_total").increment(1);
-            let sent = self.send(&node, &head, &request.payload, function.timeout).await;
+            span.record(|span| {
+                span.set("faas.invoked_name", function.name.as_str());
+                span.set("faas.invoked_provider", "nigh");
+                span.set("nigh.node", node.to_string());
+                span.set("nigh.placement", head.why.as_str());
+                span.set("nigh.dispatch.wait_us", self.now().since(asked).as_micros() as u64);
+            });
+            let sent = span.scope(self.send(&node, &head, &request.payload, function.timeout)).await;
             self.controller.lock().placing.view.over(to, function, matches!(sent, SendOutcome::Ended { .. }));
             self.room.notify_one();
             match sent {

@@ -183,12 +183,12 @@ impl RunDoor {
             Arrival::Known(found) => return found.answer().await,
         };
         let (door, awaited) = (Arc::clone(self), answer.subscribe());
-        tokio::spawn(async move {
+        tokio::spawn(nigh_trace::follow(async move {
             let run = head.run;
             let said = door.run_to_end(head, payload).await;
             door.runs.lock().over(door.parts.clock.monotonic(), run, &answer, said);
             door.changed.notify_one();
-        });
+        }));
         self.changed.notify_one();
         until_answered(awaited).await
     }

@@ -13,6 +13,7 @@ pub mod mounted_api;
 pub mod places;
 pub mod pulse;
 pub mod request_body;
+pub mod request_trace;
 pub mod send_guard;
 pub mod shares;
 pub mod sigv4;

@@ -26,6 +26,7 @@ use nigh_schedule::event_queue::{
     ClockReading, Command, DeadLetter, EventFacts, EventQueue, Fate, QueueFull, QueueLimits, RemainingWork,
 };
 use nigh_terms::{ByteSize, Clock, FunctionName, InvocationId, Namespace, Timestamp, Token};
+use nigh_trace::Trigger;
 use parking_lot::Mutex;
 use thiserror::Error;
 use tokio::sync::Notify;
@@ -190,7 +191,8 @@ impl EventInvoker {
         }
         let slot = self.reserve(&event.namespace, &event.function, event.payload.len())?;
         let NewEvent { client_context, token, payload, .. } = event;
-        let body = Body { client_context, token, payload, wrote: None };
+        let trace = nigh_trace::current().map(|context| context.triggered(Trigger::PubSub));
+        let body = Body { client_context, token, trace, payload, wrote: None };
         let ids = self.fill(vec![(slot, body)]).await?;
         ids.first().copied().ok_or_else(|| InvokeError::Internal("an event was not written".to_owned()))
     }
@@ -235,7 +237,8 @@ impl EventInvoker {
         &self,
         events: Vec<(EventSlot, Bytes, Token, Option<TriggerObject>)>,
     ) -> Result<(), InvokeError> {
-        let body = |(slot, payload, token, wrote)| (slot, Body { token, wrote, ..Body::of(payload) });
+        let trace = nigh_trace::current().map(|context| context.triggered(Trigger::Datasource));
+        let body = |(slot, payload, token, wrote)| (slot, Body { token, wrote, trace, ..Body::of(payload) });
         let events = events.into_iter().map(body);
         self.fill(events.collect()).await.map(drop)
     }

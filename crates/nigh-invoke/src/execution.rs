@@ -3,10 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::HeaderValue;
 use nigh_engine::AccessKeys;
-use nigh_functions::function::{Function, FunctionSource};
+use nigh_functions::function::FunctionSource;
 use nigh_sandbox::log_capture::{LogCapture, ReportLine};
 use nigh_sandbox::runtime_api::{Dispatch, Reply};
 use nigh_schedule::activation::idempotence::runs_again;
@@ -16,9 +14,10 @@ use nigh_schedule::memory::grant::Grant;
 use nigh_terms::{Admission, ByteSize, Clock, InvocationId, Monotonic, SandboxId, Timestamp, Token};
 
 use crate::activation_log::ActivationLog;
+use crate::call::{Attempt, Call};
 use crate::hooks::{InvocationHook, Run};
 use crate::invocation::code_look::CodeLook;
-use crate::invocation::gate::{Entrance, GatePass, InvocationGate};
+use crate::invocation::gate::{GatePass, InvocationGate};
 use crate::invocation::phase_accountant::{DataCalls, PhaseAccountant};
 use crate::invocation::verdict::{Verdict, timeout_message};
 use crate::invocation::{InvocationResult, InvokeError, RunTimes};
@@ -39,35 +38,6 @@ pub(crate) struct Executor {
     pub(crate) hooks: Vec<Arc<dyn InvocationHook>>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) memory: NodeMemory,
-}
-
-/// An invocation on its way.
-pub(crate) struct Call {
-    pub(crate) id: InvocationId,
-    /// Which attempt of an event, from 1.
-    pub(crate) attempt: u32,
-    pub(crate) function: Arc<Function>,
-    pub(crate) payload: Bytes,
-    pub(crate) client_context: Option<HeaderValue>,
-    pub(crate) entrance: Entrance,
-    /// When the caller asked for it.
-    pub(crate) start: Timestamp,
-    /// How long it waited for a sandbox.
-    pub(crate) wait: Duration,
-    /// Why this sandbox.
-    pub(crate) placement: String,
-    /// Notes about earlier runs of this invocation. If there was one, this run is granted all that the function booked.
-    pub(crate) earlier: Vec<String>,
-}
-
-/// What came of an attempt to run.
-pub(crate) enum Attempt {
-    /// The invocation ran to its end.
-    Done(Box<InvocationResult>),
-    /// The sandbox ended before it took the input: nothing has run.
-    NotTaken,
-    /// The run failed, perhaps for want of memory that its function booked, and may be repeated. The note says so.
-    Again(String),
 }
 
 /// What the handler did with the input.
@@ -207,6 +177,7 @@ impl Executor {
         live.sandbox.begin_run();
         live.log.start(call.id);
 
+        let trace = call.trace.handler(call.id);
         let began = self.clock.monotonic();
         self.accountant.begin(call.id, began);
         live.key.act_for(Some(call.id));
@@ -216,6 +187,7 @@ impl Executor {
             deadline: Timestamp(self.clock.wall().millis() + timeout.as_millis() as u64),
             function_arn: live.function_arn.clone(),
             client_context: call.client_context.clone(),
+            trace: trace.context(),
             payload: call.payload.clone(),
         });
         let replied = match dispatched {
@@ -298,7 +270,7 @@ impl Executor {
     /// Forgets a run that has no record.
     fn discard(&self, call: &Call, live: &LiveSandbox, duration: Duration, peak: Option<ByteSize>) {
         drop(self.accountant.finish(call.id));
-        live.log.finish(call.id, &ReportLine { duration, booked: call.function.memory, peak, init: None });
+        live.log.finish(call.id, &ReportLine { duration, booked: call.function.memory, peak, init: None, trace: None });
         self.not_run(call.id);
     }
 
@@ -324,7 +296,8 @@ impl Executor {
         (verdict, look): (Verdict, CodeLook),
     ) -> InvocationResult {
         let RunMeasurements { duration, granted, predicted, peak, memory, token, notes } = measured;
-        let report = ReportLine { duration, booked: call.function.memory, peak, init: init.map(|init| init.took) };
+        let (booked, init_took, trace) = (call.function.memory, init.map(|init| init.took), call.trace.recorded());
+        let report = ReportLine { duration, booked, peak, init: init_took, trace };
         let log = log.finish(call.id, &report);
         let exceeded = verdict.exceeded(&call.function);
         let Verdict { outcome, payload, function_error, stack_trace, .. } = verdict;
@@ -366,11 +339,13 @@ impl Executor {
             packages: look.packages,
             notes,
             placement: call.placement.clone(),
+            trace_id: call.trace.id(),
             token: token.clone(),
             log: log.text(),
             log_omitted: log.omitted,
         };
         let touched = TouchedObject::of(&activation.data_calls);
+        call.trace.concluded(&activation, init);
         self.hooks.iter().rev().for_each(|hook| hook.after_run(&activation));
         self.activations.append(activation);
         InvocationResult { id: call.id, payload, function_error, log: log.bytes, run, token, touched }

@@ -24,13 +24,15 @@ use parking_lot::Mutex;
 use tokio_util::task::TaskTracker;
 
 use crate::activation_log::ActivationLog;
-use crate::execution::{Attempt, Call, Executor};
+use crate::call::{Attempt, Call};
+use crate::execution::Executor;
 use crate::hooks::InvocationHook;
 use crate::invocation::gate::{Entrance, InvocationGate};
 use crate::invocation::phase_accountant::PhaseAccountant;
 use crate::invocation::request::CheckedRequest;
 use crate::invocation::run_dispatched::RunDispatched;
 use crate::invocation::{InvocationResult, Invoke, InvokeError, InvokeRequest, UpcomingInvocation};
+use crate::invocation_trace::InvocationTrace;
 pub use crate::invoker_settings::InvokerSettings;
 use crate::node_memory::NodeMemory;
 use crate::sandboxes::admission::{AdmittedRun, Sandboxes};
@@ -198,7 +200,8 @@ impl Invoker {
         why: Option<String>,
         booking: Option<MemoryBooking>,
     ) -> Result<InvocationResult, InvokeError> {
-        let run = self.inner.tasks.spawn(Arc::clone(&self.inner).run(function, request, entrance, why, booking));
+        let run = Arc::clone(&self.inner).run(function, request, entrance, why, booking);
+        let run = self.inner.tasks.spawn(nigh_trace::follow(run));
         run.await.unwrap_or_else(|lost| {
             tracing::error!(error = %lost, "an invocation was lost");
             Err(InvokeError::Internal("the invocation was lost; Nigh's log says why".to_owned()))
@@ -248,9 +251,11 @@ impl InvokerState {
             wait: Duration::ZERO,
             placement: String::new(),
             earlier: Vec::new(),
+            trace: InvocationTrace::begin(asked),
         };
         for _ in 0..ATTEMPTS_MAX {
-            let admitted = match self.sandboxes.admit(&call.function, &call.entrance).await? {
+            let admitted = self.sandboxes.admit(&call.function, &call.entrance).await;
+            let admitted = match admitted.inspect_err(|refusal| call.trace.refused(refusal))? {
                 Ok(admitted) => admitted,
                 Err(failed) => match *failed {
                     FailedStart::Refused(error) => return Err(error),
@@ -268,7 +273,8 @@ impl InvokerState {
             // The time in which the sandbox was made is recorded apart from the wait.
             let until = init.as_ref().map_or_else(|| self.clock.monotonic(), |init| init.began);
             call.wait = until.since(asked);
-            match self.executor.execute(&call, lease, init.as_ref()).await? {
+            let attempt = self.executor.execute(&call, lease, init.as_ref()).await;
+            match attempt.inspect_err(|refusal| call.trace.refused(refusal))? {
                 Attempt::Done(invoked) => return Ok(*invoked),
                 Attempt::NotTaken => {}
                 Attempt::Again(why) => call.earlier.push(why),

@@ -8,6 +8,8 @@
 pub mod activation_log;
 /// What is learned of applications: the objects that their invocations read.
 pub mod applications;
+/// An invocation on its way.
+mod call;
 /// Accepts, runs and retries asynchronous invocations.
 pub mod event_invoker;
 /// One invocation in its sandbox, from the input to the record.
@@ -16,6 +18,8 @@ mod execution;
 pub mod hooks;
 /// An invocation as the doors ask for it, the gate before it, and its verdict.
 pub mod invocation;
+/// An invocation's span.
+mod invocation_trace;
 /// Admits invocations, runs them to their end, and keeps their sandboxes.
 pub mod invoker;
 /// Limits and times.

@@ -66,7 +66,7 @@ impl SignerNotes {
 
 impl RequestKind<'_> {
     /// The name in metrics.
-    const fn meter_name(&self) -> &'static str {
+    pub(super) const fn meter_name(&self) -> &'static str {
         match self {
             Self::Url => "Url",
             Self::Operation(operation) => operation.name(),

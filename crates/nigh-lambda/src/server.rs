@@ -17,9 +17,10 @@ use hyper::body::Incoming;
 use nigh_http::audit::EventCategory;
 use nigh_http::listener::DoorListener;
 use nigh_http::request_body::{BodyError, RoomGuard, read_body};
+use nigh_http::request_trace::{of_answer, request_span};
 use nigh_http::shares::requester_of;
 use nigh_http::sigv4::{Authorization, RequestHead};
-use nigh_terms::{AccessKeyId, Principal};
+use nigh_terms::{AccessKeyId, InvocationId, Principal};
 use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -79,10 +80,37 @@ impl LambdaDoor {
         if self.audit.wants(EventCategory::Management) {
             head.extensions.insert(SignerNotes::default());
         }
-        let body = match self.by_url(&head, body, from).await {
+        let mut span = request_span("Lambda", &head.headers, || self.caller(&head));
+        let (kind, answer) = span.scope(Box::pin(self.respond(&head, body, from))).await;
+        let operation = kind.meter_name();
+        span.record(|span| {
+            span.name(format!("Lambda.{operation}"));
+            span.set("rpc.system.name", "aws-api");
+            span.set("rpc.service", "Lambda");
+            span.set("rpc.method", operation);
+            span.set("url.path", head.uri.path());
+            of_answer(span, &answer);
+        });
+        self.answered(kind, &head, from, began, &answer);
+        answer
+    }
+
+    /// The invocation whose sandbox's key a request claims.
+    fn caller(&self, head: &Parts) -> Option<InvocationId> {
+        let authorization = Authorization::of(&head.headers).ok()?;
+        self.parts.keys.principal(&AccessKeyId::new(authorization.access_key)).ok()?.invocation
+    }
+
+    /// Answers a request, and says what it was.
+    async fn respond<'head>(
+        &self,
+        head: &'head Parts,
+        body: Incoming,
+        from: IpAddr,
+    ) -> (RequestKind<'head>, LambdaResponse) {
+        let body = match self.by_url(head, body, from).await {
             Ok(answer) => {
-                self.answered(RequestKind::Url, &head, from, began, &answer);
-                return answer;
+                return (RequestKind::Url, answer);
             }
             Err(body) => body,
         };
@@ -94,10 +122,10 @@ impl LambdaDoor {
         };
         let kind = operation.as_ref().map_or(RequestKind::Unknown, |known| RequestKind::Operation(*known));
         let result = match operation {
-            Ok(operation) => self.signed(operation, &head, body).await,
+            Ok(operation) => self.signed(operation, head, body).await,
             Err(error) => Err(error),
         };
-        let refused = |error: LambdaError| match error.is_unknown_operation().then(|| stray::answer(&head)).flatten() {
+        let refused = |error: LambdaError| match error.is_unknown_operation().then(|| stray::answer(head)).flatten() {
             Some(answer) => answer,
             None if is_states => states::refusal(&error),
             None => error_answer(&error),
@@ -108,8 +136,7 @@ impl LambdaDoor {
         {
             answer.headers_mut().insert(header::REQUEST_ID, id);
         }
-        self.answered(kind, &head, from, began, &answer);
-        answer
+        (kind, answer)
     }
 
     async fn signed(

@@ -14,9 +14,11 @@ use nigh_functions::function_arn::{function_arn, parse_function_reference};
 use nigh_functions::function_store::{FunctionUrl, UrlAuth};
 use nigh_functions::function_url::{URL_ID_CHARS, UrlRequest, UrlTarget, event_of_request, response_of_answer};
 use nigh_http::request_body::RoomGuard;
+use nigh_http::request_trace::pass_on;
 use nigh_http::throttle::say_when;
 use nigh_invoke::invocation::InvokeRequest;
 use nigh_terms::{FunctionName, Namespace, Principal, Timestamp};
+use nigh_trace::Trigger;
 use rand::Rng as _;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -173,11 +175,16 @@ impl LambdaDoor {
         let (namespace, function, auth) = self.url_owner(target.id)?;
         let (who, key, body, _room) = self.let_in(namespace, &function, auth, head, body).await?;
         let request_id = Uuid::new_v4().to_string();
+        let traced = nigh_trace::current().map(|context| {
+            let mut headers = head.headers.clone();
+            pass_on(&mut headers, &context);
+            headers
+        });
         let payload = event_of_request(&UrlRequest {
             target,
             method: &head.method,
             query: head.uri.query().unwrap_or_default(),
-            headers: &head.headers,
+            headers: traced.as_ref().unwrap_or(&head.headers),
             body: &body,
             source: &from.to_string(),
             access_key: key.as_deref(),
@@ -255,7 +262,8 @@ impl LambdaDoor {
     async fn answer_of(&self, who: &Principal, function: FunctionName, payload: Bytes) -> Result<Bytes, LambdaError> {
         let token = self.parts.invoke.seen(who);
         let request = InvokeRequest { function, payload, client_context: None, token, event: None };
-        let invoked = self.parts.invoke.invoke(who, request).await?;
+        let context = nigh_trace::current().map(|context| context.triggered(Trigger::Http));
+        let invoked = nigh_trace::scope(context, self.parts.invoke.invoke(who, request)).await?;
         match invoked.function_error {
             None => Ok(invoked.payload),
             Some(_) => Err(LambdaError::bad_gateway("Internal Server Error")),

@@ -233,6 +233,7 @@ pub(crate) mod tests {
             packages: Vec::new(),
             notes: vec!["features: 2".to_owned()],
             placement: "cold".to_owned(),
+            trace_id: None,
             token: Token::empty(),
             log: String::new(),
             log_omitted: 0,

@@ -44,6 +44,7 @@ pub mod status;
 pub mod store;
 pub mod telemetry;
 pub mod tenancy;
+mod traces;
 pub mod unpushed;
 mod writes;
 

@@ -30,6 +30,7 @@ mod workflows;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use nigh_invoke::activation_log::ActivationLog;
@@ -48,7 +49,7 @@ use self::invocations::Invocations;
 use self::listeners::Listeners;
 use self::objects::Objects;
 use self::parts::{Logs, NodeParts, open_functions};
-use self::reloads::DrainTimes;
+use self::reloads::{DrainTimes, TracePart};
 use self::running::RunningNode;
 use self::sandboxes::Sandboxes;
 use self::tasks::Tasks;
@@ -70,10 +71,14 @@ use crate::status::Level;
 use crate::store;
 use crate::telemetry::Telemetry;
 use crate::tenancy::Tenancy;
+use crate::traces::Traces;
 
 pub use self::error::NodeError;
 pub(crate) use self::open_files::few_files;
 pub(crate) use self::sandboxes::engine_settings;
+
+/// How long the last spans may take to be sent at the end.
+const TRACES_WITHIN: Duration = Duration::from_secs(3);
 
 /// A running node. `stop` ends it. If it is dropped instead, like a killed one, the next start cleans up.
 pub struct Node {
@@ -102,6 +107,7 @@ impl Node {
         // Nobody may find the doors of an earlier incarnation.
         remove_if_there(&state.paths().endpoints())?;
         let telemetry = Telemetry::install()?;
+        let traces = Arc::new(Traces::open(&settings.traces, &settings.node).map_err(NodeError::Traces)?);
         let clock = Arc::new(SystemClock::new());
         let started = clock.wall();
         let certificates = DoorCertificates::open(&settings)?;
@@ -175,6 +181,7 @@ impl Node {
         let reloads = ReloadParts::new(layers, shown);
         reloads::add(&reloads, settings, &drain_times, &parts.objects.memory, openwhisk, &invocations);
         reloads::add_files(&reloads, &certificates, &tenancy, parts.foundation.audit_log.as_ref());
+        reloads.add(Arc::new(TracePart(Arc::clone(&traces))));
         let running = Arc::new(RunningNode {
             parts,
             store,
@@ -185,6 +192,7 @@ impl Node {
             endpoints,
             levels,
             telemetry,
+            traces,
             records,
             whisk_records,
             backup,
@@ -308,6 +316,7 @@ impl Node {
         if let Some(audit) = &foundation.audit_log {
             audit.flush().await;
         }
+        running.traces.close(TRACES_WITHIN).await;
         let endpoints = &running.endpoints;
         for socket in [&endpoints.admin_socket, &endpoints.s3_socket].into_iter().chain(&endpoints.fast_socket) {
             if let Err(error) = remove_if_there(socket) {

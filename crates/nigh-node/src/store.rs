@@ -16,6 +16,7 @@ use nigh_stores::routed::RoutedStore;
 use nigh_stores::swift::auth::{EndpointChoice, SwiftLogin};
 use nigh_stores::swift::shadow::{ShadowConfig, ShadowError};
 use nigh_stores::swift::{SwiftConfig, SwiftError, SwiftStore};
+use nigh_stores::traced::TracedStore;
 use nigh_terms::{AccessKeyId, Clock, Namespace, SecretKey};
 use thiserror::Error;
 
@@ -77,7 +78,7 @@ pub(crate) async fn open(
     }
     let store = if own.is_empty() { store } else { Arc::new(RoutedStore::new(store, own)) };
     check_modes(settings, &*store)?;
-    Ok((store, levels))
+    Ok((Arc::new(TracedStore::new(store)), levels))
 }
 
 /// Rejects write mode `shadow` if Swift reports that it lacks the middleware.

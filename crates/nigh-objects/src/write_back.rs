@@ -40,6 +40,7 @@ use nigh_engine::{Change, Ledger, Record, Registry, RequestId, StagedPiece, Writ
 use nigh_protocol::Member;
 use nigh_stores::{Payload, Store};
 use nigh_terms::{ByteSize, Clock, Epoch, Namespace, ShardId, Version};
+use nigh_trace::ContextMap;
 use tokio::sync::{Notify, watch};
 
 pub(crate) use self::about::WriteOrigin;
@@ -78,6 +79,8 @@ use crate::sync::Mutex;
 
 /// The registry's table of buckets' policies.
 const POLICIES: &str = "bucket-policies";
+/// The most unpushed objects whose traces are remembered.
+const TRACED_MAX: usize = 10_000;
 
 /// The mode of writes for buckets without their own, and the limits of unpushed writes.
 #[derive(Clone, Debug)]
@@ -190,6 +193,8 @@ pub(crate) struct WriteBack {
     ephemeral: EphemeralObjects,
     requests: Mutex<Requests>,
     meter: WriteBackMeter,
+    /// The traces of unpushed writes, by object.
+    traced: ContextMap<ObjectId>,
 }
 
 /// What the memory needs for its writes.
@@ -279,6 +284,7 @@ impl WriteBack {
             ephemeral: EphemeralObjects::default(),
             requests,
             meter,
+            traced: ContextMap::new(TRACED_MAX),
         };
         // Homes hand ephemeral objects over in clusters alone, where nothing is recovered here.
         let _handed_over = back.recover(recovered, lost, may_lack_writes)?;

@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::time::Duration;
 
+use nigh_trace::{Span, SpanKind, trailer};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::accept::{AdmittedPeer, Door};
@@ -118,13 +119,19 @@ async fn handled(
     deadline: Instant,
 ) -> Option<Result<Reply, Refusal>> {
     let head = read_head(link, header).await.ok()?;
+    let mut span = Span::under(trailer::find(&head), method.name, SpanKind::Server);
+    span.record(|span| {
+        span.set("rpc.system.name", "nigh");
+        span.set("rpc.method", method.name);
+        span.set("nigh.peer", peer.identity.to_string());
+    });
     let call = |body| Call { peer, method, head, body, deadline };
     if header.body_bytes > 0 {
-        return Some(door.handler.call(call(IncomingBody::of_call(link, header.body_bytes))).await);
+        return Some(span.scope(door.handler.call(call(IncomingBody::of_call(link, header.body_bytes)))).await);
     }
     tokio::select! {
         biased;
-        said = door.handler.call(call(IncomingBody::nothing())) => Some(said),
+        said = span.scope(door.handler.call(call(IncomingBody::nothing()))) => Some(said),
         () = poll_fn(|cx| link.poll_heard(cx)) => None,
     }
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
+use nigh_trace::{Span, SpanKind, trailer};
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout_at};
 
@@ -81,9 +82,23 @@ impl Peers {
         deadline: Instant,
     ) -> Result<CallAnswer, CallError> {
         let watch = self.0.meters.call(method);
+        let mut span = Span::child(method.name, SpanKind::Client);
+        let room = (method.head_max.min(HEAD_MAX_BYTES) as usize).saturating_sub(trailer::BYTES);
+        let traced = span.context().filter(|_| head.len() <= room && trailer::may_follow(head));
+        let traced = traced.map(|context| trailer::with_trailer(head, &context));
+        let head = traced.as_deref().unwrap_or(head);
         let (body, sent) = (body.into(), head.len() as u64);
         let bytes = sent + body.len();
         let outcome = self.attempt(peer, method, head, body, deadline).await;
+        span.record(|span| {
+            span.set("rpc.system.name", "nigh");
+            span.set("rpc.method", method.name);
+            span.set("server.address", peer.address.to_string());
+            span.set("nigh.peer", peer.name.to_string());
+            if let Err(error) = &outcome {
+                span.fail("call_failed", &error.to_string());
+            }
+        });
         match &outcome {
             Ok(answer) => watch.answered(bytes, answer.head.len() as u64 + answer.body.len()),
             Err(error) => watch.failed(error),

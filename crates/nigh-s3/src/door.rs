@@ -36,6 +36,7 @@ use crate::notes::RequestNotes;
 use crate::operations::{Routes, SharedHandlers};
 use crate::read::{ReadExtension, Reads};
 use crate::request_id::RequestId;
+use crate::request_trace::RequestTrace;
 use crate::screen::screen;
 use crate::serve::DoorLimits;
 use crate::telemetry::{Operation, Telemetry};
@@ -140,6 +141,7 @@ impl S3Door {
         let began = Instant::now();
         let id = RequestId::next();
         let (mut parts, incoming) = request.into_parts();
+        let trace = RequestTrace::of_http(&parts, &self.keys);
         let reading = ReadExtension::of(&parts.method, &parts.uri);
         let read_operation = reading.as_ref().map(|reading| reading.operation);
         let is_read = reading.is_some();
@@ -170,10 +172,13 @@ impl S3Door {
                 };
                 match kept {
                     Err(refusal) => error_response(refusal),
-                    Ok(body) => self.service.call(HttpRequest::from_parts(parts, body)).await.unwrap_or_else(|error| {
-                        tracing::error!(?error, "an S3 request was not answered");
-                        error_response(S3Error::new(S3ErrorCode::InternalError))
-                    }),
+                    Ok(body) => {
+                        let served = trace.scope(self.service.call(HttpRequest::from_parts(parts, body))).await;
+                        served.unwrap_or_else(|error| {
+                            tracing::error!(?error, "an S3 request was not answered");
+                            error_response(S3Error::new(S3ErrorCode::InternalError))
+                        })
+                    }
                 }
             }
         };
@@ -195,6 +200,7 @@ impl S3Door {
             let answered = Answered { status: response.status(), request_id: id.as_str(), error: error.as_deref() };
             audited.record(&self.audit, &self.keys, operation, answered);
         }
+        trace.answered(operation, response.status(), Some(id));
         response
     }
 

@@ -35,6 +35,7 @@ mod query;
 mod read;
 mod repeated;
 mod request_id;
+mod request_trace;
 mod screen;
 mod serve;
 mod signed_date;

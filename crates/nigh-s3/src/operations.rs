@@ -96,7 +96,7 @@ macro_rules! answered_by {
                 let handlers = Arc::clone(&self.0);
                 // The handler runs to its end even if the client disconnects: a commit continues, and its call stays in
                 // progress.
-                let handled = tokio::spawn(async move { $handler(&handlers, request).await });
+                let handled = tokio::spawn(nigh_trace::follow(async move { $handler(&handlers, request).await }));
                 handled.await.unwrap_or_else(|lost| {
                     tracing::error!(error = %lost, "an S3 request was lost");
                     Err(S3Error::new(S3ErrorCode::InternalError))

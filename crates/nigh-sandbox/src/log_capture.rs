@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use nigh_terms::{ByteSize, InvocationId};
+use nigh_trace::SpanContext;
 use parking_lot::Mutex;
 
 use crate::client_lines::is_of_python_client;
@@ -43,6 +44,8 @@ pub struct ReportLine {
     pub peak: Option<ByteSize>,
     /// The time to make the sandbox; none if the start was not cold.
     pub init: Option<Duration>,
+    /// The handler's span, if its trace is recorded.
+    pub trace: Option<SpanContext>,
 }
 
 /// The end of a sandbox's output.
@@ -115,6 +118,9 @@ impl LogCapture {
         if let Some(init) = report.init {
             line.push_str(&format!("\tInit Duration: {:.2} ms", ms(init)));
         }
+        if let Some(trace) = report.trace {
+            line.push_str(&format!("\nXRAY TraceId: {}\tSegmentId: {}\tSampled: true", trace.xray_root(), trace.span));
+        }
         self.write(line.as_bytes());
         let ring = std::mem::take(&mut *self.ring.lock());
         CapturedLog { bytes: ring.bytes.into(), omitted: ring.omitted }
@@ -135,7 +141,13 @@ mod tests {
     use crate::client_lines::PYTHON_WARNING;
 
     fn report() -> ReportLine {
-        ReportLine { duration: Duration::from_micros(1234), booked: ByteSize::mib(128), peak: None, init: None }
+        ReportLine {
+            duration: Duration::from_micros(1234),
+            booked: ByteSize::mib(128),
+            peak: None,
+            init: None,
+            trace: None,
+        }
     }
 
     #[test]
@@ -152,6 +164,15 @@ mod tests {
                  Init Duration: 40.00 ms\n"
             )
         );
+    }
+
+    #[test]
+    fn a_recorded_trace_is_named_below_the_report_as_lambda_names_it() {
+        let (capture, id) = (LogCapture::new(ByteSize::kib(64)), InvocationId::now());
+        let trace = SpanContext::of_traceparent("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
+        let text = capture.finish(id, &ReportLine { trace, ..report() }).text();
+        let line = "\nXRAY TraceId: 1-0af76519-16cd43dd8448eb211c80319c\tSegmentId: b7ad6b7169203331\tSampled: true\n";
+        assert!(text.ends_with(line), "{text}");
     }
 
     #[test]

@@ -255,6 +255,7 @@ mod tests {
             deadline: Timestamp(1),
             function_arn: HeaderValue::from_static("arn"),
             client_context: None,
+            trace: None,
             payload: Bytes::from_static(b"7"),
         };
         let _replied = api.dispatch(dispatch(InvocationId::now())).unwrap();

@@ -57,6 +57,7 @@ impl Server {
             deadline: Timestamp(1234),
             function_arn: HeaderValue::from_static("arn:aws:lambda:us-east-1:000000000000:function:f"),
             client_context: Some(HeaderValue::from_static("{\"client\":1}")),
+            trace: None,
             payload: Bytes::from_static(payload.as_bytes()),
         };
         (id, self.api.dispatch(dispatch).unwrap())

@@ -247,6 +247,9 @@ pub struct Activation {
     pub notes: Vec<String>,
     /// Why it got this sandbox: the scheduler's decision.
     pub placement: String,
+    /// The trace that it belongs to, in hexadecimal; none if it belongs to none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace_id: Option<String>,
     /// The token of what it had seen at its end.
     pub token: Token,
     /// The end of its output.

@@ -44,6 +44,7 @@ pub fn activation(namespace: &str, function: &str, outcome: Outcome) -> Activati
         packages: Vec::new(),
         notes: Vec::new(),
         placement: String::new(),
+        trace_id: None,
         token: Token::empty(),
         log: String::new(),
         log_omitted: 0,

@@ -20,6 +20,7 @@ mod shadows;
 #[path = "../../../tests/skipped.rs"]
 mod skipped;
 pub mod swift;
+pub mod traced;
 mod wire;
 mod wire_error;
 

@@ -1,5 +1,7 @@
 //! Events of an execution, and the commands that follow from them: pure. Events are stored, commands are not.
 
+use std::sync::Arc;
+
 use nigh_terms::{FunctionName, InvocationId, Timestamp, Token};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -81,6 +83,8 @@ pub struct Event {
 pub struct TaskRun {
     /// The id of the task.
     pub task: TaskId,
+    /// The name of its state.
+    pub state: Arc<str>,
     /// The invocation's request id: a replay gives the same.
     pub invocation: InvocationId,
     /// The name of the function.

@@ -8,6 +8,7 @@
 //! namespace runs its executions (`owned`), and their histories are on the cluster's servers instead of a disk.
 
 mod describing;
+mod execution_trace;
 mod index;
 mod leading;
 mod row;
@@ -31,6 +32,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use self::describing::{ExecutionDescription, ExecutionSummary};
+use self::execution_trace::ExecutionTrace;
 use self::index::{Entry, Index};
 use self::leading::{ExecutionDriver, Message, StoredExecution};
 use self::row::{Beginning, ExecutionRowError, Head};
@@ -270,7 +272,7 @@ impl ExecutionsState {
     /// Replays the events of an execution.
     async fn replay(&self, id: HistoryId, head: &Head) -> Result<(Run, StoredExecution), ExecutionError> {
         let kept = row::decode(id, &self.parts.histories.events(id).await?)?;
-        let Beginning { definition, input, token, scratch } = kept.beginning;
+        let Beginning { definition, input, token, scratch, trace } = kept.beginning;
         let definition =
             read(&definition).map_err(|problems| ExecutionError::Definition(InvocationId::of_bytes(id), problems))?;
         let facts = self.facts(id, &head.machine, &head.name, &head.role, head.started);
@@ -279,7 +281,8 @@ impl ExecutionsState {
             run.apply(event);
         }
         let events = kept.events.len() as u64;
-        Ok((run, StoredExecution { id, head: head.clone(), events, bytes: kept.bytes, scratch }))
+        let trace = trace.as_deref().and_then(ExecutionTrace::decode);
+        Ok((run, StoredExecution { id, head: head.clone(), events, bytes: kept.bytes, scratch, trace }))
     }
 
     /// Continues an execution that began before the start.

@@ -117,6 +117,9 @@ fn render(explained: &Explanation, verbose: bool) -> String {
     if !one.placement.is_empty() {
         lines.push(format!("  placed: {}", one.placement));
     }
+    if let Some(trace) = &one.trace_id {
+        lines.push(format!("  trace: {trace}"));
+    }
     lines.extend(one.notes.iter().map(|note| format!("  note: {}", shown(&note_words(note)))));
     if !one.log.is_empty() {
         lines.push(format!("  log: `nigh logs {} --id {}` prints {} bytes", one.function, one.id, one.log.len()));

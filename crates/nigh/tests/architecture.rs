@@ -14,10 +14,11 @@ use std::path::Path;
 mod semantics;
 
 /// Each room's floor (ARCHITECTURE.md).
-const FLOORS: [(&str, u8); 27] = [
+const FLOORS: [(&str, u8); 28] = [
     ("nigh-client", 0),
     ("nigh-rpc", 0),
     ("nigh-terms", 0),
+    ("nigh-trace", 0),
     ("nigh-data", 1),
     ("nigh-engine", 1),
     ("nigh-functions", 1),
@@ -45,13 +46,14 @@ const FLOORS: [(&str, u8); 27] = [
 ];
 
 /// The arrows between crates of one floor.
-const SIBLINGS: [(&str, &str); 17] = [
+const SIBLINGS: [(&str, &str); 18] = [
     ("nigh-data", "nigh-engine"),
     ("nigh-functions", "nigh-engine"),
     ("nigh-objects", "nigh-data"),
     ("nigh-objects", "nigh-engine"),
     ("nigh-objects", "nigh-protocol"),
     ("nigh-objects", "nigh-stores"),
+    ("nigh-rpc", "nigh-trace"),
     ("nigh-sandbox", "nigh-functions"),
     ("nigh-sandbox", "nigh-llc"),
     ("nigh-sandbox", "nigh-schedule"),

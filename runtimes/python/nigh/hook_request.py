@@ -26,8 +26,10 @@ _PUT_HEADERS = frozenset(
     )
 )
 _PUT_PREFIXES = ("x-amz-meta-", "x-amz-checksum-")
-# What belongs to the way and not to the request.
-_OF_HTTP = frozenset(("user-agent", "expect", "content-length", "x-amzn-trace-id"))
+# What belongs to the way and not to the request. The node knows the trace by the invocation.
+_OF_HTTP = frozenset(
+    ("user-agent", "expect", "content-length", "x-amzn-trace-id", "traceparent", "tracestate", "baggage")
+)
 
 # Reasons, in the words that `nigh.hook.counters` counts.
 OTHER_ENDPOINT = "endpoint"

@@ -366,6 +366,18 @@ class Aside(WithHook):
                 "parameter", lambda options=options: client.put_object(Bucket="b", Key="k", Body=b"1", **options)
             )
 
+    def test_a_traced_call_goes_the_fast_way(self):
+        client = self.client()
+
+        def trace(params, **_):
+            params["headers"].update(traceparent="00-1", tracestate="a=b", baggage="c=d")
+
+        client.meta.events.register("before-call.s3", trace)
+        self.put("k", b"one")
+        self.assertEqual(client.get_object(Bucket="b", Key="k")["Body"].read(), b"one")
+        client.put_object(Bucket="b", Key="new", Body=b"two")
+        self.assertEqual(hook.counters()["http"], {})
+
     def test_errors_that_botocore_would_meet_with_another_try_go_over_http(self):
         client = self.client()
         for status, code in ((500, "InternalError"), (503, "SlowDown"), (400, "RequestTimeout"), (403, "AccessDenied")):

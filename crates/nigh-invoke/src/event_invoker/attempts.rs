@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use nigh_schedule::event_queue::{EventFacts, RunEnd};
 use nigh_terms::{FunctionName, InvocationId, Principal};
+use nigh_trace::{Span, SpanContext, SpanKind, past, unix_ns};
 
 use super::reason::error_words;
 use super::record::Response;
@@ -75,6 +76,7 @@ impl EventInvokerState {
             Ok(body) => body,
             Err(error) => return fault(&error),
         };
+        let span = event_span(body.trace, id, facts, attempt);
         let request = InvokeRequest {
             function: facts.function.clone(),
             payload: body.payload,
@@ -82,7 +84,8 @@ impl EventInvokerState {
             token: body.token,
             event: Some(EventAttempt { id, attempt, wrote: body.wrote }),
         };
-        match self.parts.invoke.invoke(&Principal::outside(facts.namespace.clone()), request).await {
+        let who = Principal::outside(facts.namespace.clone());
+        match span.scope(self.parts.invoke.invoke(&who, request)).await {
             Ok(invoked) => {
                 let end = if invoked.function_error.is_some() { RunEnd::Failed } else { RunEnd::Answered };
                 let response = Response { payload: invoked.payload, function_error: invoked.function_error };
@@ -108,6 +111,21 @@ impl EventInvokerState {
             Err(error @ (InvokeError::Internal(_) | InvokeError::Network(_))) => fault(&error),
         }
     }
+}
+
+/// The span of an attempt. Before the first one the event was in the queue.
+fn event_span(trace: Option<SpanContext>, id: InvocationId, facts: &EventFacts, attempt: u32) -> Span {
+    let mut span = Span::under(trace, "event", SpanKind::Consumer);
+    span.record(|span| {
+        span.set("faas.invocation_id", id.to_string());
+        span.set("faas.invoked_name", facts.function.as_str());
+        span.set("nigh.attempt", u64::from(attempt));
+    });
+    if attempt == 1 {
+        let waited = (facts.accepted.millis().saturating_mul(1_000_000), unix_ns());
+        past(span.context(), "wait in the event queue", SpanKind::Internal, waited, |_| {});
+    }
+    span
 }
 
 fn no_function(name: &FunctionName) -> String {

@@ -75,7 +75,7 @@ impl EventInvokerState {
             response,
             at: self.wall(),
         };
-        Ok(Body::of(invocation_record(&end)))
+        Ok(Body { trace: body.trace, ..Body::of(invocation_record(&end)) })
     }
 
     pub(super) async fn deliver(
@@ -84,8 +84,8 @@ impl EventInvokerState {
         facts: &EventFacts,
         to: &Destination,
     ) -> Result<(), EventError> {
-        let record = self.body(id).await?.payload;
-        match self.carry(facts, to, record).await {
+        let Body { payload: record, trace, .. } = self.body(id).await?;
+        match nigh_trace::scope(trace, self.carry(facts, to, record)).await {
             Ok(()) => {
                 if self.write(vec![OutboxChange::Remove { id: place(id) }]).await {
                     self.queue.lock().delivered(id);

@@ -11,6 +11,7 @@ use nigh_functions::schedule::ScheduleName;
 use nigh_functions::schedule_store::ScheduleKey;
 use nigh_schedule::event_queue::{EventFacts, QueueFull};
 use nigh_terms::{ByteSize, FunctionName, InvocationId, Namespace, Timestamp};
+use nigh_trace::{Span, SpanContext, SpanKind, Trigger};
 use serde::{Deserialize, Serialize};
 
 use super::row::{Body, Head, Stage, place};
@@ -81,11 +82,11 @@ impl EventInvoker {
                 InvokeError::TooManyRequests(full.to_string())
             })?;
         }
-        let this = self.clone();
+        let (this, trace) = (self.clone(), begin_trace(&run));
         // A task of its own: if the caller goes away, what is on the disk is still known.
         let written = tokio::spawn(async move {
             let head = Head::new(&facts, 0, Stage::Proposed(run.clone()));
-            let written = match head.put(id, &Body::of(payload)) {
+            let written = match head.put(id, &Body { trace, ..Body::of(payload) }) {
                 Ok(change) => this.0.parts.outbox.apply(vec![change]).await.map_err(EventError::from),
                 Err(error) => Err(error.into()),
             };
@@ -139,4 +140,14 @@ impl EventInvoker {
         }
         true
     }
+}
+
+/// The trace of a scheduled run begins with the run's place in the queue.
+fn begin_trace(run: &ScheduledRun) -> Option<SpanContext> {
+    let mut span = Span::root("schedule", SpanKind::Producer).triggered(Trigger::Timer);
+    span.record(|span| {
+        span.set("nigh.schedule", run.schedule.as_str());
+        span.set("nigh.schedule.due", run.due.rfc3339());
+    });
+    span.context()
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! head   JSON: format, namespace, function, bytes, accepted, attempts, stage
-//! body   JSON: client_context, token, wrote; a line feed; the payload, or the record that is to be delivered
+//! body   JSON: client_context, token, wrote, trace; a line feed; the payload, or the record that is to be delivered
 //! ```
 //!
 //! Format 2 has the stage `proposed`, which older builds do not know; all else is written in format 1. A head of a newer
@@ -13,6 +13,7 @@ use nigh_engine::{OutboxChange, OutboxId};
 use nigh_functions::event_config::Destination;
 use nigh_schedule::event_queue::{DeadLetter, EventFacts, RemainingWork};
 use nigh_terms::{ByteSize, FunctionName, InvocationId, Namespace, Timestamp, Token};
+use nigh_trace::SpanContext;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -126,6 +127,8 @@ pub(crate) struct Body {
     pub(crate) client_context: Option<String>,
     pub(crate) token: Token,
     pub(crate) wrote: Option<TriggerObject>,
+    /// The span that caused the event.
+    pub(crate) trace: Option<SpanContext>,
     pub(crate) payload: Bytes,
 }
 
@@ -135,6 +138,8 @@ struct Context {
     token: Token,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     wrote: Option<TriggerObject>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    trace: Option<String>,
 }
 
 impl Body {
@@ -144,8 +149,12 @@ impl Body {
     }
 
     fn encode(&self, id: InvocationId) -> Result<Vec<u8>, EventRowError> {
-        let context =
-            Context { client_context: self.client_context.clone(), token: self.token.clone(), wrote: self.wrote };
+        let context = Context {
+            client_context: self.client_context.clone(),
+            token: self.token.clone(),
+            wrote: self.wrote,
+            trace: self.trace.map(|trace| trace.to_string()),
+        };
         // JSON on one line: a line feed in a text is written `\n`.
         let mut encoded = serde_json::to_vec(&context).map_err(|error| EventRowError { id, why: error.to_string() })?;
         encoded.push(b'\n');
@@ -157,8 +166,10 @@ impl Body {
         let unreadable = |why: String| EventRowError { id, why };
         let end = memchr::memchr(b'\n', &stored).ok_or_else(|| unreadable("its body has no context".to_owned()))?;
         let context = serde_json::from_slice(&stored[..end]).map_err(|error| unreadable(error.to_string()))?;
-        let Context { client_context, token, wrote } = context;
-        Ok(Self { client_context, token, wrote, payload: Bytes::from(stored).slice(end + 1..) })
+        let Context { client_context, token, wrote, trace } = context;
+        // An event whose trace cannot be read runs without one.
+        let trace = trace.and_then(|trace| trace.parse().ok());
+        Ok(Self { client_context, token, wrote, trace, payload: Bytes::from(stored).slice(end + 1..) })
     }
 }
 
@@ -182,6 +193,7 @@ mod tests {
             client_context: Some("{\"a\": \"line\\nfeed\"}\n".to_owned()),
             payload: Bytes::from_static(b"{\"a\":\n1}"),
             wrote: Some(TriggerObject { node: NodeNumber(3), bytes: 9 }),
+            trace: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01;timer".parse().ok(),
             ..Body::default()
         };
         let OutboxChange::Put { head, body: stored, .. } = Head::new(&facts, 2, Stage::ToRun).put(id, &body).unwrap()

@@ -53,6 +53,11 @@ impl InvocationHook for InvocationMeter {
 const OUTCOMES: [&str; 7] =
     ["answered", "handler_error", "init_error", "timed_out", "out_of_memory", "crashed", "stopped"];
 
+/// The outcome's name in metrics and traces.
+pub(crate) const fn outcome_name(outcome: &Outcome) -> &'static str {
+    OUTCOMES[place_of(outcome)]
+}
+
 /// The place of an outcome's name.
 const fn place_of(outcome: &Outcome) -> usize {
     match outcome {
@@ -82,7 +87,7 @@ mod tests {
             Outcome::Crashed { reason: failed().1 },
             Outcome::Stopped,
         ];
-        let names: std::collections::BTreeSet<_> = ends.iter().map(|end| OUTCOMES[place_of(end)]).collect();
+        let names: std::collections::BTreeSet<_> = ends.iter().map(outcome_name).collect();
         assert_eq!(names.len(), OUTCOMES.len());
     }
 }

@@ -41,7 +41,7 @@ impl DataCalls {
         let served = if call.operation == DataOperation::Write { ServeOutcome::Write } else { ServeOutcome::Failed };
         self.meter.call(served, start, call.began, end);
         self.listed.push(DataCallRecord {
-            served: served_name(ServeOutcome::Failed).to_owned(),
+            served: ServeOutcome::Failed.name().to_owned(),
             bucket: call.bucket.to_string(),
             key: call.key.as_ref().map(ToString::to_string),
             bytes: 0,
@@ -64,7 +64,7 @@ impl DataCalls {
             return;
         }
         self.listed.push(DataCallRecord {
-            served: served_name(event.served).to_owned(),
+            served: event.served.name().to_owned(),
             bucket: event.bucket.to_string(),
             key: event.key.as_ref().map(ToString::to_string),
             bytes: event.bytes,
@@ -72,18 +72,6 @@ impl DataCalls {
             took_us: event.ended.since(event.began).as_micros() as u64,
             under_way: under_way.then_some(event.operation),
         });
-    }
-}
-
-const fn served_name(served: ServeOutcome) -> &'static str {
-    match served {
-        ServeOutcome::Hit => "hit",
-        ServeOutcome::Miss => "miss",
-        ServeOutcome::Past => "past",
-        ServeOutcome::Metadata => "metadata",
-        ServeOutcome::Write => "write",
-        ServeOutcome::Delete => "delete",
-        ServeOutcome::Failed => "failed",
     }
 }
 

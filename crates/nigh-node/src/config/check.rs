@@ -35,6 +35,7 @@ impl Settings {
         for (name, store) in self.own_stores() {
             faults.extend(store.faults(&format!("namespaces.{name}.store")));
         }
+        faults.extend(self.traces.collector().err());
         faults.extend(self.check_shadows().err());
         faults.extend(self.check_places().err());
         faults

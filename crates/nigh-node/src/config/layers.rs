@@ -13,6 +13,7 @@ use super::cluster::ClusterSettings;
 use super::error::{ConfigError, explain};
 use super::shown::{ShownSetting, flatten, is_secret, show};
 use super::store::{ACCOUNT, OTHER_ACCOUNT, StoreSettings};
+use super::traces::STANDARD_VARIABLES;
 use crate::machine::Machine;
 
 /// Variables with the prefix `NIGH_` that are no settings: the command, the Python client and the hook read them.
@@ -127,6 +128,11 @@ impl Layers {
     /// variable and each flag is a layer.
     pub(super) fn sources(&self, file: Option<&Path>) -> (Vec<Layer>, Vec<ConfigError>) {
         let (mut layers, mut faults) = (Vec::new(), Vec::new());
+        for (variable, key) in STANDARD_VARIABLES {
+            if let Some(value) = self.variable(variable).filter(|value| !value.is_empty()) {
+                layers.push(Layer::single(format!("variable {variable}"), key, value));
+            }
+        }
         match file.map(Layer::of_file) {
             Some(Ok(layer)) => {
                 faults.extend(file.and_then(|path| keep_secrets(path, &layer).err()));

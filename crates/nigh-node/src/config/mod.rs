@@ -23,6 +23,7 @@ mod shown;
 mod span;
 mod store;
 mod tls;
+mod traces;
 mod workflows;
 mod writes;
 
@@ -49,6 +50,8 @@ pub use shown::ShownSetting;
 pub use span::{ParseSpanError, Span};
 pub use store::{StoreKind, StoreSettings, SwiftAuth};
 pub use tls::{ClientCertificate, MinimumVersion, TlsSettings};
+pub(crate) use traces::Collector;
+pub use traces::TraceSettings;
 pub use workflows::WorkflowSettings;
 pub use writes::{DamagedJournal, OutsideSettings, WritesSettings};
 
@@ -113,6 +116,8 @@ pub struct Settings {
     pub audit: AuditSettings,
     /// The metrics.
     pub metrics: MetricsSettings,
+    /// Traces.
+    pub traces: TraceSettings,
     /// The cluster that this node belongs to; if absent, the node is alone.
     pub cluster: Option<ClusterSettings>,
 }
@@ -293,6 +298,7 @@ impl Settings {
             log: LogSettings { level: "info".to_owned(), format: LogFormat::Text },
             audit: AuditSettings::default(),
             metrics: MetricsSettings::default(),
+            traces: TraceSettings::default(),
             cluster: None,
         }
     }

@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 const SECRET: &str = "store.secret_key";
 /// The token of the cluster's servers, which is never shown.
 const CLUSTER_TOKEN: &str = "cluster.token";
+/// The headers for the collector of traces, which are never shown.
+const TRACE_HEADERS: &str = "traces.headers";
 /// What holds where a setting has no value and that does not mean that there is none.
 const ABSENT: [(&str, &str); 13] = [
     ("cluster", "one machine"),
@@ -58,7 +60,8 @@ pub struct ShownSetting {
 }
 
 pub(super) fn is_secret(key: &str) -> bool {
-    key == SECRET || key == CLUSTER_TOKEN || key.starts_with("namespaces.") && key.ends_with(&format!(".{SECRET}"))
+    [SECRET, CLUSTER_TOKEN, TRACE_HEADERS].contains(&key)
+        || key.starts_with("namespaces.") && key.ends_with(&format!(".{SECRET}"))
 }
 
 pub(super) fn show(figment: &Figment) -> Vec<ShownSetting> {

@@ -56,6 +56,8 @@ pub enum NodeError {
     Telemetry(#[from] TelemetryError),
     #[error("the doors' certificate: {0}")]
     DoorCertificates(#[from] CertificateError),
+    #[error("{0}")]
+    Traces(String),
     #[error(transparent)]
     Cluster(#[from] Box<ClusterStartError>),
     #[error(

@@ -1,5 +1,5 @@
 //! The parts of a node that take over settings while it runs: how long it drains, room for uploads, limits and shares of
-//! namespaces; and those whose files are read or opened again: certificates, keys, the audit trail.
+//! namespaces, traces; and those whose files are read or opened again: certificates, keys, the audit trail.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,6 +20,7 @@ use crate::config::Settings;
 use crate::door_certificates::DoorCertificates;
 use crate::reload::{Apply, Reload, ReloadParts};
 use crate::tenancy::Tenancy;
+use crate::traces::Traces;
 
 /// A namespace without a share of its own.
 const SHARE: u32 = 1;
@@ -209,6 +210,31 @@ impl Reload for AuditFile {
 
     fn reopen(&self) {
         self.0.reopen();
+    }
+}
+
+/// Which traces are recorded, and who takes them.
+pub(super) struct TracePart(pub(super) Arc<Traces>);
+
+impl Reload for TracePart {
+    fn name(&self) -> &'static str {
+        "traces"
+    }
+
+    fn takes(&self, setting: &str) -> bool {
+        setting.starts_with("traces.")
+    }
+
+    fn check(&self, new: &Settings) -> Result<Apply, String> {
+        new.traces.collector().map_err(|error| error.to_string())?;
+        let (traces, settings) = (Arc::clone(&self.0), new.traces.clone());
+        Ok(Box::new(move || {
+            if let Err(why) = traces.reload(&settings) {
+                tracing::error!(why, "the collector of traces cannot be used; the one of before stays");
+            }
+            // The report shows the settings that have changed.
+            false
+        }))
     }
 }
 

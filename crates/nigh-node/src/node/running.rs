@@ -34,6 +34,7 @@ use crate::reload::{ReloadError, ReloadParts, ReloadReport};
 use crate::status::{CacheStatus, DrainStatus, FastPathStatus, Level, SandboxStatus, Status};
 use crate::telemetry::{MetricsText, ProcessUse, Telemetry, set_certificate_expiry};
 use crate::tenancy::Tenancy;
+use crate::traces::Traces;
 use crate::writes;
 
 pub(super) struct RunningNode {
@@ -46,6 +47,7 @@ pub(super) struct RunningNode {
     pub(super) endpoints: Endpoints,
     pub(super) levels: Vec<Level>,
     pub(super) telemetry: Telemetry,
+    pub(super) traces: Arc<Traces>,
     pub(super) records: RecordLog,
     pub(super) whisk_records: RecordLog,
     pub(super) backup: BackupSource,

@@ -252,6 +252,10 @@ const PROCESS: &[Family] = &[
         "When each certificate of this node ends, in seconds since 1970, by name",
     ),
     ("process_start_time_seconds", "When this process started, in seconds since 1970"),
+    (
+        "nigh_trace_spans_total",
+        "Ended spans of recorded traces, by outcome: exported, rejected and failed (by the collector), dropped (no room)",
+    ),
     ("process_resident_memory_bytes", "Resident memory of this process"),
     ("process_cpu_seconds_total", "Processor time of this process"),
     ("process_open_fds", "Open files of this process"),

@@ -21,7 +21,7 @@ pub(super) async fn to_the_end<T: Send + 'static>(
     work: impl Future<Output = Result<T, ObjectError>> + Send + 'static,
 ) -> Result<T, ObjectError> {
     let wait_is_over = Arc::new(Notify::new());
-    let ended = spawn(WAIT_IS_OVER.scope(Arc::clone(&wait_is_over), work));
+    let ended = spawn(nigh_trace::follow(WAIT_IS_OVER.scope(Arc::clone(&wait_is_over), work)));
     tokio::select! {
         biased;
         ended = ended => {

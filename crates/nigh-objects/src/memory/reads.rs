@@ -59,7 +59,9 @@ impl ObjectMemory {
         request: GetRequest,
     ) -> Result<GetReply, ObjectError> {
         let mut call = self.0.begin(who, DataOperation::Read, bucket, Some(key));
-        let read = self.0.read(who, &object(who, bucket, key), &request).await.inspect_err(|error| {
+        let object = object(who, bucket, key);
+        let read = nigh_trace::scope(call.trace(), self.0.read(who, &object, &request)).await;
+        let read = read.inspect_err(|error| {
             if matches!(error, ObjectError::NotModified { .. }) {
                 call.succeeded(ServeOutcome::Metadata, None, Token::empty());
             }
@@ -88,7 +90,8 @@ impl ObjectMemory {
         request: GetRequest,
     ) -> Result<Arc<ObjectMeta>, ObjectError> {
         let mut call = self.0.begin(who, DataOperation::Metadata, bucket, Some(key));
-        let meta = self.0.current(who, &object(who, bucket, key)).await?;
+        let object = object(who, bucket, key);
+        let meta = nigh_trace::scope(call.trace(), self.0.current(who, &object)).await?;
         let checked = check_read(&request.conditions, &meta).and_then(|()| resolve(request.range, &meta));
         if matches!(checked, Ok(_) | Err(ObjectError::NotModified { .. })) {
             call.succeeded(ServeOutcome::Metadata, Some(meta.version), meta.token.clone());
@@ -164,7 +167,7 @@ impl ObjectMemoryState {
             FetchStart::Shared(asked, sender) => {
                 let landing = sender.subscribe();
                 // A separate task: it continues for the reads that joined when the first reader hangs up.
-                spawn(Arc::clone(self).fetch(FetchGuard::new(self, object, asked), sender));
+                spawn(nigh_trace::follow(Arc::clone(self).fetch(FetchGuard::new(self, object, asked), sender)));
                 landing
             }
         };

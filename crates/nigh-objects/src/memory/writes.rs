@@ -67,7 +67,8 @@ impl ObjectMemory {
             modified: inner.clock.wall(),
         };
         let draft = Draft { object, head, content: taken.content, journal: taken.journal, request };
-        to_the_end(Arc::clone(inner).commit(call, draft)).await
+        let trace = call.trace();
+        nigh_trace::scope(trace, to_the_end(Arc::clone(inner).commit(call, draft))).await
     }
 
     /// Deletes an object; also one that does not exist. `request` is the client's name for the request, the same when the
@@ -87,7 +88,9 @@ impl ObjectMemory {
         let inner = &self.0;
         let call = inner.begin_write(who, bucket, key);
         inner.find_bucket(who, bucket).await?;
-        to_the_end(Arc::clone(inner).commit_delete(call, object(who, bucket, key), conditions, request)).await
+        let (trace, object) = (call.trace(), object(who, bucket, key));
+        let deleted = to_the_end(Arc::clone(inner).commit_delete(call, object, conditions, request));
+        nigh_trace::scope(trace, deleted).await
     }
 }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 use nigh_data::{ObjectError, ObjectId, ObjectMeta, Segment};
 use nigh_stores::Payload;
 use nigh_terms::{ObjectKey, Version};
+use nigh_trace::{Span, SpanKind};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -120,10 +121,25 @@ impl WriteBack {
     }
 
     async fn push(&self, push: Push, copies: &dyn Copies) {
-        let mut outcome = self.try_push(&push, copies).await;
+        let traced = if nigh_trace::is_on() { self.traced.take(&push.object) } else { None };
+        let mut span = Span::under(traced, "write-back", SpanKind::Consumer);
+        let mut outcome = span.scope(self.try_push(&push, copies)).await;
         if matches!(outcome, Outcome::Conflict) {
-            outcome = self.keep_apart(&push, copies).await;
+            outcome = span.scope(self.keep_apart(&push, copies)).await;
         }
+        span.record(|span| {
+            span.set("aws.s3.bucket", push.object.bucket.as_str());
+            span.set("aws.s3.key", push.object.key.as_str());
+            span.set("nigh.object.version", push.version.to_string());
+            if let Outcome::Failed { error, .. } = &outcome {
+                span.fail("push_failed", &error.to_string());
+            }
+        });
+        if let (Outcome::Failed { .. }, Some(context)) = (&outcome, traced) {
+            // The next try belongs to the trace too.
+            self.traced.insert(push.object.clone(), context);
+        }
+        drop(span);
         if let Outcome::Failed { error: ObjectError::NoSuchBucket(_), .. } = &outcome {
             outcome = self.bucket_is_missing(&push);
         }

@@ -100,6 +100,9 @@ impl WriteBack {
         room: Room<'_>,
     ) {
         let now = self.clock.monotonic();
+        if let Some(context) = nigh_trace::current().filter(|context| context.sampled && nigh_trace::is_on()) {
+            self.traced.insert(object.clone(), context);
+        }
         let take = |dirty: &mut WriteBackQueue| {
             room.taken(dirty);
             if self.is_of_home_here(dirty, object, version) {

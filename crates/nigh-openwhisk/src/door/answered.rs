@@ -25,6 +25,11 @@ pub(super) struct RequestKind {
 }
 
 impl RequestKind {
+    /// The name in metrics and traces.
+    pub(super) const fn meter_name(&self) -> &'static str {
+        self.meter_name
+    }
+
     /// A request for `route`; none if the path is no resource's.
     pub(super) fn of(method: &Method, route: Option<&Route>) -> Self {
         let Some(route) = route else {

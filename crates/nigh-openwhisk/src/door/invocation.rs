@@ -128,10 +128,10 @@ impl OpenWhiskDoor {
     /// Runs a call in a task of its own, which holds `place`.
     pub(super) fn spawn(&self, call: Call, place: impl Send + 'static) -> JoinHandle<ActivationEnd> {
         let door = self.clone();
-        self.0.tasks.spawn(async move {
+        self.0.tasks.spawn(nigh_trace::follow(async move {
             let _place = place;
             Box::pin(door.run(call)).await
-        })
+        }))
     }
 
     /// Counts a call; rejects it if the namespace has used up its calls of this minute.

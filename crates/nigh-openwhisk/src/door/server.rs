@@ -12,8 +12,10 @@ use hyper::body::Incoming;
 use nigh_functions::action::parameters::PARAMETERS_BYTES_MAX;
 use nigh_http::mounted_api::MountedApi;
 use nigh_http::request_body::{BodyError, BodyRoom, RoomGuard, read_body};
+use nigh_http::request_trace::{of_answer, request_span};
 use nigh_http::shares::requester_of;
 use nigh_http::throttle::say_when;
+use nigh_trace::Trigger;
 use serde_json::json;
 use uuid::Uuid;
 
@@ -71,8 +73,15 @@ impl MountedApi for OpenWhiskDoor {
         let route = Route::of(head.uri.path());
         let kind = RequestKind::of(&head.method, route.as_ref().ok());
         let is_web = matches!(route, Ok(Route::Web(_)));
+        let mut span = request_span("OpenWhisk", &head.headers, || {
+            let sent = credentials::Credentials::of(&head.headers).ok()??;
+            sent.principal(&self.0.parts.keys).ok()?.invocation
+        });
+        if is_web {
+            span = span.triggered(Trigger::Http);
+        }
         let answered = match route {
-            Ok(route) => Box::pin(self.routed(route, head, body, room)).await,
+            Ok(route) => span.scope(Box::pin(self.routed(route, head, body, room))).await,
             Err(error) => Err(error),
         };
         let mut answer = answered.unwrap_or_else(|error| refusal(&error, request_id.as_ref()));
@@ -82,6 +91,12 @@ impl MountedApi for OpenWhiskDoor {
         if let Some(request_id) = request_id {
             answer.headers_mut().insert(REQUEST_ID, request_id);
         }
+        span.record(|span| {
+            span.name(format!("OpenWhisk {} {}", head.method, kind.meter_name()));
+            span.set("http.request.method", head.method.as_str());
+            span.set("url.path", head.uri.path());
+            of_answer(span, &answer);
+        });
         self.answered(kind, head, from, began, &answer);
         answer
     }

@@ -269,3 +269,22 @@ async fn calls_that_do_not_end_are_cut_off_when_the_server_must() {
     running.task.await.unwrap();
     assert_eq!(waiting.await.unwrap().unwrap_err().fate(), Fate::Unknown);
 }
+
+#[tokio::test]
+async fn the_caller_s_trace_is_current_in_the_handler_unless_the_head_is_json_or_has_no_room() {
+    let running = start(Security::Plain).await;
+    let (peers, peer) = (peers(Security::Plain), running.peer());
+    let context = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01;timer";
+    for (head, within_trace, expected) in [
+        (&b"\x01head"[..], true, context),
+        (&b"\x01head"[..], false, ""),
+        (&b"{\"json\":1}"[..], true, ""),
+        // The longest head of the method.
+        (&[1; 4096][..], true, ""),
+    ] {
+        let trace = within_trace.then(|| context.parse().unwrap());
+        let call = peers.call(&peer, &TRACE, head, Bytes::new(), within(10.0));
+        let answer = nigh_trace::scope(trace, call).await.unwrap();
+        assert_eq!(answer.body.collect(1 << 10).await.unwrap(), expected);
+    }
+}

@@ -36,6 +36,8 @@ pub(crate) static WAIT: Method = method(3, "wait");
 /// Answers without a look at the body.
 pub(crate) static IGNORE: Method = method(4, "ignore");
 pub(crate) static PANIC: Method = method(5, "panic");
+/// Answers with the trace of the call, as text.
+pub(crate) static TRACE: Method = method(7, "trace");
 /// Takes no body.
 pub(crate) static BARE: Method = Method { number: 6, name: "bare", head_max: 16, body_max: 0 };
 pub(crate) static UNKNOWN: Method = method(99, "unknown");
@@ -71,7 +73,7 @@ pub(crate) fn pattern(length: usize) -> Bytes {
 #[async_trait]
 impl Handler for Answering {
     fn method(&self, number: u16) -> Option<&'static Method> {
-        [&ECHO, &FETCH, &WAIT, &IGNORE, &PANIC, &BARE].into_iter().find(|method| method.number == number)
+        [&ECHO, &FETCH, &WAIT, &IGNORE, &PANIC, &BARE, &TRACE].into_iter().find(|method| method.number == number)
     }
 
     fn admits(&self, peer: &Hello) -> Result<(), Refusal> {
@@ -91,6 +93,7 @@ impl Handler for Answering {
                 self.gate.acquire().await.unwrap().forget();
                 Body::empty()
             }
+            "trace" => Bytes::from(nigh_trace::current().map_or_else(String::new, |trace| trace.to_string())).into(),
             "panic" => panic!("a handler that fails"),
             _ => Body::empty(),
         };

@@ -36,6 +36,7 @@ use crate::error::{invalid_request, invocation_ended, s3_error};
 use crate::handlers::{bucket_name, object_key};
 use crate::read::{Reads, answer};
 use crate::request_id::RequestId;
+use crate::request_trace::RequestTrace;
 use crate::telemetry::{Operation, Telemetry};
 
 /// Objects and answers smaller than this are sent in the packet itself.
@@ -231,13 +232,15 @@ impl Session {
         work: impl Future<Output = S3Result<Reply>> + Send + 'static,
     ) -> RequestAction {
         let (telemetry, began) = (Arc::clone(&self.ground.telemetry), Instant::now());
+        let trace = RequestTrace::of_fast_path(self.known.get().map(|known| &known.key), &self.ground.keys);
         RequestAction::Later(
             async move {
-                let answered = work.await;
+                let answered = trace.scope(work).await;
                 let code = answered.as_ref().err().map(|error| error.code().as_str().to_owned());
                 let id = RequestId::next();
                 let reply = answered.unwrap_or_else(|error| Reply::error(&error)).named(id);
                 telemetry.answered(operation, reply.status(), reply.length(), began.elapsed());
+                trace.answered(operation, reply.status(), Some(id));
                 // What the client is to send over HTTP has its event there.
                 if let Some(audited) = audited.filter(|_| !reply.is_for_http()) {
                     let (status, request_id) = (reply.status(), id.as_str());

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use http::header::HeaderValue;
 use http_body::{Body, Frame, SizeHint};
 use nigh_terms::{InvocationId, Timestamp};
+use nigh_trace::SpanContext;
 
 /// One input for a sandbox.
 #[derive(Debug)]
@@ -23,6 +24,8 @@ pub struct Dispatch {
     pub function_arn: HeaderValue,
     /// Lambda's `ClientContext`; none if the caller gave none.
     pub client_context: Option<HeaderValue>,
+    /// The span of the handler's run; none if its caller belongs to no trace.
+    pub trace: Option<SpanContext>,
     /// The handler's input.
     pub payload: Bytes,
 }

@@ -33,6 +33,8 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("lambda-runtime-aws-reque
 const DEADLINE_MS: HeaderName = HeaderName::from_static("lambda-runtime-deadline-ms");
 const FUNCTION_ARN: HeaderName = HeaderName::from_static("lambda-runtime-invoked-function-arn");
 const TRACE_ID: HeaderName = HeaderName::from_static("lambda-runtime-trace-id");
+/// Lambda sends no such header; clients that do not know it pass it over.
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const CLIENT_CONTEXT: HeaderName = HeaderName::from_static("lambda-runtime-client-context");
 const ERROR_TYPE: HeaderName = HeaderName::from_static("lambda-runtime-function-error-type");
 
@@ -159,8 +161,12 @@ fn input(mut input: Input) -> Response<AnswerBody> {
         }
         headers.insert(DEADLINE_MS, HeaderValue::from(dispatch.deadline.millis()));
         headers.insert(FUNCTION_ARN, dispatch.function_arn.clone());
-        if let Ok(trace) = HeaderValue::from_str(&trace_id(dispatch.id)) {
+        let trace = dispatch.trace.map_or_else(|| untraced_id(dispatch.id), |trace| trace.xray());
+        if let Ok(trace) = HeaderValue::from_str(&trace) {
             headers.insert(TRACE_ID, trace);
+        }
+        if let Some(Ok(parent)) = dispatch.trace.map(|trace| HeaderValue::from_str(&trace.traceparent())) {
+            headers.insert(TRACEPARENT, parent);
         }
         if let Some(context) = &dispatch.client_context {
             headers.insert(CLIENT_CONTEXT, context.clone());
@@ -175,8 +181,9 @@ fn input(mut input: Input) -> Response<AnswerBody> {
     response
 }
 
-/// X-Ray's form of a trace header, not sampled: seconds and 96 more bits, all from the invocation's identifier.
-fn trace_id(id: InvocationId) -> String {
+/// X-Ray's form of a trace header for an invocation that belongs to no trace, not sampled: seconds and 96 more bits, all
+/// from the invocation's identifier.
+fn untraced_id(id: InvocationId) -> String {
     let bytes = id.as_bytes();
     let millis = bytes[..6].iter().fold(0u64, |sum, &byte| (sum << 8) | u64::from(byte));
     format!("Root=1-{:08x}-{};Parent={};Sampled=0", millis / 1000, Hex(&bytes[4..]), Hex(&bytes[8..]))
@@ -253,10 +260,27 @@ mod tests {
 
     #[test]
     fn a_trace_id_has_the_form_of_xray() {
-        let text = trace_id(InvocationId::now());
+        let text = untraced_id(InvocationId::now());
         let root = text.strip_prefix("Root=1-").unwrap();
         assert_eq!(root.find('-'), Some(8));
         assert_eq!(root[9..].find(';'), Some(24));
         assert!(text.ends_with(";Sampled=0"));
+    }
+
+    #[test]
+    fn a_traced_input_tells_the_runtime_the_caller_s_trace() {
+        let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        let dispatch = super::super::Dispatch {
+            id: InvocationId::now(),
+            deadline: nigh_terms::Timestamp(1),
+            function_arn: HeaderValue::from_static("arn"),
+            client_context: None,
+            trace: nigh_trace::SpanContext::of_traceparent(parent),
+            payload: Bytes::from_static(b"7"),
+        };
+        let response = input(Input::new(dispatch, Box::new(drop)));
+        let root = "Root=1-0af76519-16cd43dd8448eb211c80319c;Parent=b7ad6b7169203331;Sampled=1";
+        assert_eq!(response.headers()[TRACE_ID], root);
+        assert_eq!(response.headers()[TRACEPARENT], parent);
     }
 }

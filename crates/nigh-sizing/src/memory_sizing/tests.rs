@@ -50,6 +50,7 @@ pub(super) fn activation() -> Activation {
         packages: Vec::new(),
         notes: Vec::new(),
         placement: String::new(),
+        trace_id: None,
         token: Token::empty(),
         log: String::new(),
         log_omitted: 0,

@@ -7,8 +7,10 @@ use std::time::Duration;
 use nigh_engine::{HistoryChange, HistoryId, PendingCommit};
 use nigh_schedule::activation::idempotence;
 use nigh_terms::{InvocationId, Namespace, Timestamp, Token};
+use nigh_trace::Span;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::execution_trace::ExecutionTrace;
 use super::row::{self, End, Head};
 use super::{ExecutionsState, SyncExecutionResult};
 use crate::arn::WorkflowName;
@@ -51,6 +53,7 @@ pub(super) struct StoredExecution {
     pub(super) events: u64,
     pub(super) bytes: u64,
     pub(super) scratch: Vec<ScratchFolder>,
+    pub(super) trace: Option<ExecutionTrace>,
 }
 
 /// Drives an execution.
@@ -61,6 +64,7 @@ pub(super) struct ExecutionDriver {
     /// The stored part; none if the execution is in memory only.
     kept: Option<StoredExecution>,
     pub(super) scratch: Vec<ScratchFolder>,
+    pub(super) trace: Option<ExecutionTrace>,
     own: mpsc::Sender<Message>,
     inbox: mpsc::Receiver<Message>,
     /// Changes that are being stored.
@@ -80,8 +84,9 @@ impl ExecutionDriver {
         inbox: mpsc::Receiver<Message>,
     ) -> Self {
         let scratch = kept.as_mut().map(|kept| std::mem::take(&mut kept.scratch)).unwrap_or_default();
+        let trace = kept.as_ref().and_then(|kept| kept.trace);
         let (unsettled, stopping, ended) = (VecDeque::new(), Vec::new(), watch::Sender::new(None));
-        Self { inner, namespace, run, kept, scratch, own, inbox, unsettled, stopping, ended }
+        Self { inner, namespace, run, kept, scratch, trace, own, inbox, unsettled, stopping, ended }
     }
 
     /// Receives the execution's result when it has ended.
@@ -239,14 +244,21 @@ impl ExecutionDriver {
     fn begin(&self, task: TaskRun, before: bool) {
         let (inner, namespace, own) = (Arc::clone(&self.inner), self.namespace.clone(), self.own.clone());
         let (is_kept, again) = (self.kept.is_some(), self.may_run_again(&task));
+        let mut span = self.trace.map_or_else(Span::none, |trace| trace.task(&task));
         self.inner.tracker.spawn(async move {
             let number = task.task;
-            let ended = if before {
-                inner.take_up(&namespace, task, again).await
-            } else {
-                inner.invoke_task(&namespace, task, 1, is_kept, again).await
-            };
-            let Some((end, token)) = ended else { return };
+            let ended = span.scope(async {
+                if before {
+                    inner.take_up(&namespace, task, again).await
+                } else {
+                    inner.invoke_task(&namespace, task, 1, is_kept, again).await
+                }
+            });
+            let Some((end, token)) = ended.await else { return };
+            if let TaskEnd::Failed { error, cause } = &end {
+                span.record(|span| span.fail(error.as_str(), cause));
+            }
+            drop(span);
             // The execution may have ended meanwhile.
             let _ = own.send(Message::Ended { task: number, end, token }).await;
         });
@@ -290,6 +302,9 @@ impl ExecutionDriver {
             return;
         }
         metrics::counter!("nigh_executions_ended_total", "status" => outcome.status()).increment(1);
+        if let Some(trace) = self.trace {
+            trace.ended(&self.run, &outcome, stopped);
+        }
         let facts = self.run.facts();
         if let Ok(name) = WorkflowName::new(&facts.name) {
             // A given name may be used again as soon as its caller is told of the end, so its scratch objects are

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! head               JSON: format, namespace, machine, name, role, started, input's SHA-256, bytes, end
-//! event 0            JSON: definition, input, token, scratch
+//! event 0            JSON: definition, input, token, scratch, trace
 //! event 1, 2, ...    JSON: each an `Event`
 //! event 2^64 - 1     JSON: the `Outcome`
 //! ```
@@ -89,6 +89,9 @@ pub(super) struct Beginning {
     pub(super) input: Value,
     pub(super) token: Token,
     pub(super) scratch: Vec<ScratchFolder>,
+    /// The span of the execution, as `ExecutionTrace` writes it; none if its start belongs to no trace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) trace: Option<String>,
 }
 
 /// The digest by which a repeated start is recognised.
@@ -200,8 +203,13 @@ mod tests {
         let error = Head::decode(id, br#"{"format":2,"more":1}"#).unwrap_err().to_string();
         assert!(error.contains("reads up to 1"), "{error}");
 
-        let beginning =
-            Beginning { definition: "{}".to_owned(), input: json!([1]), token: Token::empty(), scratch: Vec::new() };
+        let beginning = Beginning {
+            definition: "{}".to_owned(),
+            input: json!([1]),
+            token: Token::empty(),
+            scratch: Vec::new(),
+            trace: None,
+        };
         let event = Event {
             at: Timestamp(6),
             what: ExecutionEvent::Ended {

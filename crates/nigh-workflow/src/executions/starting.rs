@@ -7,6 +7,7 @@ use async_recursion::async_recursion as boxed;
 use nigh_terms::{InvocationId, Namespace, Timestamp, Token};
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::execution_trace::ExecutionTrace;
 use super::index::Entry;
 use super::leading::{self, ExecutionDriver, Message, StoredExecution};
 use super::row::{self, Beginning, Head};
@@ -93,11 +94,13 @@ impl Executions {
             return if same { stands(inbox, started).await } else { Err(ExecutionError::Exists(facts.arn)) };
         }
         let started = StartedExecution { arn: facts.arn.clone(), at: now };
+        let trace = ExecutionTrace::begin();
         let beginning = Beginning {
             definition: machine.text.to_string(),
             input: input.clone(),
             token: token.clone(),
             scratch: machine.scratch.clone(),
+            trace: trace.map(|trace| trace.to_string()),
         };
         let (this, definition) = (Arc::clone(inner), Arc::clone(&machine.definition));
         // A separate task: if the caller goes away, an execution that is on the disk still runs.
@@ -116,7 +119,7 @@ impl Executions {
                 }
             };
             let (run, commands) = Run::start(definition, facts, input, token, true);
-            let kept = Some(StoredExecution { id, head, events: 0, bytes, scratch: beginning.scratch });
+            let kept = Some(StoredExecution { id, head, events: 0, bytes, scratch: beginning.scratch, trace });
             let leading = ExecutionDriver::new(Arc::clone(&this), namespace, run, kept, sender, inbox);
             this.tracker.spawn(leading.lead(commands, false));
             Ok(())
@@ -153,6 +156,7 @@ impl Executions {
         let (sender, inbox) = mpsc::channel(leading::INBOX);
         let mut leading = ExecutionDriver::new(Arc::clone(inner), namespace.clone(), run, None, sender.clone(), inbox);
         leading.scratch = machine.scratch.clone();
+        leading.trace = ExecutionTrace::begin();
         let ended = leading.ended();
         inner.tracker.spawn(leading.lead(commands, false));
         metrics::counter!("nigh_executions_started_total", "kind" => "express").increment(1);

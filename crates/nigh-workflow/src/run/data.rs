@@ -176,10 +176,11 @@ impl Run {
         let number = TaskId(self.tasks_made + 1);
         let invocation = self.invocation(number);
         let Some(thread) = self.threads.get_mut(&id) else { return Ok(()) };
-        let token = thread.token.clone();
+        let (token, state) = (thread.token.clone(), thread.state.name.clone());
         let run = match (task.resource, &task.function) {
             (Resource::Function, Some(function)) => TaskRun {
                 task: number,
+                state,
                 invocation,
                 function: function.clone(),
                 payload,
@@ -187,7 +188,7 @@ impl Run {
                 later: false,
                 token,
             },
-            _ => by_parameters(number, invocation, payload, token)?,
+            _ => by_parameters((number, state), invocation, payload, token)?,
         };
         within_limit(&run.payload)?;
         self.tasks_made += 1;
@@ -235,7 +236,7 @@ fn date(value: &Value, path: &Path) -> Result<Timestamp, Failure> {
 
 /// The invocation in the parameters of `lambda:invoke`.
 fn by_parameters(
-    task: TaskId,
+    (task, state): (TaskId, Arc<str>),
     invocation: nigh_terms::InvocationId,
     parameters: Value,
     token: nigh_terms::Token,
@@ -257,5 +258,5 @@ fn by_parameters(
         Some(other) => Some(other.to_string()),
     };
     let payload = parameters.remove("Payload").unwrap_or_else(|| json!({}));
-    Ok(TaskRun { task, invocation, function, payload, client_context, later, token })
+    Ok(TaskRun { task, state, invocation, function, payload, client_context, later, token })
 }

@@ -42,6 +42,11 @@ pub(crate) struct Nodes {
 impl Nodes {
     /// As many nodes, with a bucket for marks and the function twice: `again` says that it is idempotent, `once` does not.
     pub(crate) fn start(test: &str, nodes: u8) -> Option<Self> {
+        Self::start_with(test, nodes, &[])
+    }
+
+    /// The same, with further settings.
+    pub(crate) fn start_with(test: &str, nodes: u8, more: &[String]) -> Option<Self> {
         let python = python(test)?;
         let Some(nats_server) = find_nats_server() else {
             skip(test, "nats-server is not installed; `make peers` installs it");
@@ -58,13 +63,14 @@ impl Nodes {
             "llc.policy=off".to_owned(),
             "drain=5 s".to_owned(),
         ];
+        let set = set.into_iter().chain(more.iter().cloned());
         let settings = LocalClusterSettings {
             folder: folder.path().join("cluster"),
             nodes,
             program: Path::new(NIGH).to_owned(),
             nats_server,
             networks: false,
-            set: set.to_vec(),
+            set: set.collect(),
             relays: Vec::new(),
         };
         let runtime = Runtime::new().unwrap();

@@ -47,5 +47,6 @@ mod store_down;
 mod templates;
 mod terminal;
 mod tls;
+mod traces;
 mod workflows;
 mod wsk;

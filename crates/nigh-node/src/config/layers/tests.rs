@@ -287,3 +287,26 @@ fn a_namespace_s_store_takes_the_node_s_values_but_never_its_account() {
     let (_, t1) = store(&resolve("[namespaces.t1.store]\nkind = \"directory\"\n").unwrap());
     assert_eq!((t1.path.as_path(), t1.attempts, t1.access_key), (Path::new("/s/objects-t1"), 4, None));
 }
+
+#[test]
+fn open_telemetry_s_variables_are_read_and_nigh_s_own_settings_come_before_them() {
+    let standard = [
+        ("NIGH_STATE", "/s"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://theirs:4318"),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "x-key=hush"),
+        ("OTEL_SERVICE_NAME", "shop"),
+    ];
+    let configuration = layers(None, &standard, &[("traces.sample", "0.25")]).resolve(&machine()).unwrap();
+    let traces = &configuration.settings.traces;
+    assert_eq!((traces.endpoint.as_deref(), traces.service_name.as_str()), (Some("http://theirs:4318"), "shop"));
+    assert!((traces.sample - 0.25).abs() < f64::EPSILON);
+    assert_eq!(origin_of(&configuration, "traces.headers"), ("***", "variable OTEL_EXPORTER_OTLP_HEADERS"));
+
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("nigh.toml");
+    std::fs::write(&file, "[traces]\nendpoint = \"http://ours:4318\"\n").unwrap();
+    let configuration = layers(Some(file), &standard, &[]).resolve(&machine()).unwrap();
+    assert_eq!(configuration.settings.traces.endpoint.as_deref(), Some("http://ours:4318"));
+    let refused = layers(None, &[("NIGH_STATE", "/s")], &[("traces.headers", "x-key=hush")]).resolve(&machine());
+    assert!(refused.unwrap_err().to_string().contains("not given on the command line"));
+}

@@ -41,10 +41,10 @@ impl ObjectMemoryState {
         let home = home.ok_or(WireError::Elsewhere)?;
         let inner = Arc::clone(self);
         // The write goes on when the caller hangs up; its answer waits until the caller sends the write again.
-        let served = crate::sync::spawn(async move {
+        let served = crate::sync::spawn(nigh_trace::follow(async move {
             let _home = home;
             inner.write_for(shard, object, write, content).await
-        });
+        }));
         served.await.map_err(|error| WireError::Failed(error.to_string()))
     }
 
