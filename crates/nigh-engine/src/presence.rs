@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use nigh_terms::{Incarnation, NodeId, NodeNumber};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The format version of a presence that this build writes.
 const FORMAT: u32 = 1;
 
 /// The roles of a node in its cluster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum NodeRole {
     /// The node runs sandboxes.

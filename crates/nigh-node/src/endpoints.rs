@@ -3,13 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use nigh_terms::Namespace;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::state_folder::{StateFolderError, StatePaths, write_private};
 
 /// The addresses of a running node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Endpoints {
     /// The id of the node's process.
     pub pid: u32,

@@ -19,6 +19,7 @@ use nigh_sizing::object_sizes::ObjectSizes;
 use nigh_terms::{Clock, ClosId, FunctionName, Namespace, WayMask, Ways};
 use nigh_ways::{CacheWays, CacheWaysParts, ClosBinder, ResctrlClasses, SizingModels, WayAllocation};
 pub use nigh_ways::{FunctionUse, NoFigure, UseFigure, cache_shape};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::equipment::LlcError;
@@ -44,7 +45,7 @@ pub(crate) struct Llc {
 }
 
 /// One class of service, for `nigh llc layout`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClosStatus {
     /// The class's number; 0 is the default class.
     pub clos: ClosId,
@@ -59,7 +60,7 @@ pub struct ClosStatus {
 }
 
 /// A function's model, for `nigh llc status`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ModelStatus {
     /// The function's namespace.
     pub namespace: Namespace,
@@ -74,7 +75,7 @@ pub struct ModelStatus {
 }
 
 /// One profiled input.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ModelRow {
     /// The input's size in bytes.
     pub bytes: u64,
@@ -85,7 +86,7 @@ pub struct ModelRow {
 }
 
 /// The cache, for `nigh llc status`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LlcStatus {
     /// On, or off with the reason.
     pub level: Level,

@@ -4,12 +4,13 @@ use std::sync::atomic::Ordering;
 
 use nigh_schedule::memory::budget::BudgetLimits;
 use nigh_terms::ByteSize;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::NodeMemory;
 
 /// How a node's memory is shared out.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MemoryStatus {
     /// What sandboxes may book together.
     pub booked: ByteSize,

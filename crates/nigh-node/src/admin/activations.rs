@@ -8,6 +8,7 @@ use axum::response::Response;
 use nigh_invoke::activation_log::ActivationQuery;
 use nigh_schedule::activation::Activation;
 use nigh_terms::{FunctionName, InvocationId, InvocationIdPrefix, Namespace, Timestamp};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::refusal::Refusal;
@@ -18,7 +19,7 @@ use crate::explain::explain;
 /// The records of one answer, if the request names no limit.
 const RECORDS: usize = 20;
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct ActivationParams {
     namespace: Option<Namespace>,

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use axum::extract::{Path, Query, State};
 use axum::response::Response;
 use nigh_terms::{InvocationId, Namespace};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::refusal::Refusal;
 use super::{AdminSource, RECORDS_MAX, json, no_content};
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct EventParams {
     namespace: Namespace,

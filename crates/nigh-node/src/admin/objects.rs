@@ -8,6 +8,7 @@ use axum::response::Response;
 use nigh_data::{ObjectError, ObjectId};
 use nigh_objects::BucketPolicy;
 use nigh_terms::{BucketName, Namespace, ObjectKey, Principal};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::refusal::Refusal;
@@ -36,7 +37,7 @@ pub(super) async fn set_policy<N: AdminSource>(
     Ok(no_content())
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct UnpushedParams {
     bucket: Option<BucketName>,
@@ -55,7 +56,7 @@ pub(super) async fn unpushed<N: AdminSource>(
     json(&found.into_iter().map(UnpushedRow::from).collect::<Vec<_>>())
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FeaturesParams {
     bucket: BucketName,

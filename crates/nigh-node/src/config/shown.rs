@@ -3,6 +3,7 @@
 use figment::value::{Dict, Value};
 use figment::{Figment, Provider as _};
 use nigh_terms::ByteSize;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The settings that are never shown: the node's secret key, and those of namespaces.
@@ -44,7 +45,7 @@ const SIZES: [&str; 17] = [
 ];
 
 /// A setting, its value and its origin, for `nigh config show`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ShownSetting {
     /// The setting: `s3.listen`.
     pub key: String,
