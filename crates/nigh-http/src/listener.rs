@@ -2,6 +2,7 @@
 //! end.
 
 use std::convert::Infallible;
+use std::error::Error;
 use std::io;
 use std::net::IpAddr;
 use std::pin::pin;
@@ -10,8 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
-use http_body_util::Full;
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -60,10 +60,16 @@ pub async fn accept<S, N>(
 
 /// Serves at most `connections_max` connections of `listener` at a time until `stop` is cancelled. Returns when the
 /// requests that had begun are answered. `answer` also learns the client's address.
-pub async fn serve<A, F>(door: &str, listener: TcpListener, connections_max: usize, stop: CancellationToken, answer: A)
-where
+pub async fn serve<A, F, B>(
+    door: &str,
+    listener: TcpListener,
+    connections_max: usize,
+    stop: CancellationToken,
+    answer: A,
+) where
     A: Fn(Request<Incoming>, IpAddr) -> F + Clone + Send + Sync + 'static,
-    F: Future<Output = Response<Full<Bytes>>> + Send + 'static,
+    F: Future<Output = Response<B>> + Send + 'static,
+    B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,
 {
     let (places, tracker) = (Places::new(connections_max), TaskTracker::new());
     let watch = places.watch(PATIENCE);
@@ -93,9 +99,10 @@ where
     }
 }
 
-async fn connection<F>(stream: TcpStream, pulse: Arc<Pulse>, answer: impl Fn(Request<Incoming>) -> F + Send)
+async fn connection<F, B>(stream: TcpStream, pulse: Arc<Pulse>, answer: impl Fn(Request<Incoming>) -> F + Send)
 where
-    F: Future<Output = Response<Full<Bytes>>> + Send,
+    F: Future<Output = Response<B>> + Send,
+    B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,
 {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "a connection is gone before its first request");

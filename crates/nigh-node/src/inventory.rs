@@ -198,7 +198,11 @@ fn missing_programs(settings: &Settings) -> Vec<&'static str> {
 }
 
 fn taken(settings: &Settings) -> Vec<TakenAddress> {
-    let doors = [("s3.listen", settings.s3.listen), ("lambda.listen", settings.lambda.listen)];
+    let doors = [
+        ("s3.listen", settings.s3.listen),
+        ("lambda.listen", settings.lambda.listen),
+        ("admin.listen", settings.admin.listen),
+    ];
     let refused = |(setting, address): (&str, SocketAddr)| {
         let why = TcpListener::bind(address).err()?.to_string();
         Some(TakenAddress { setting: setting.to_owned(), address, why })
@@ -218,6 +222,7 @@ mod tests {
         let holder = TcpListener::bind("127.0.0.1:0").unwrap();
         settings.s3.listen = holder.local_addr().unwrap();
         settings.lambda.listen = SocketAddr::from(([127, 0, 0, 1], 0));
+        settings.admin.listen = SocketAddr::from(([127, 0, 0, 1], 0));
         let taken = taken(&settings);
         assert_eq!(taken.iter().map(|one| one.setting.as_str()).collect::<Vec<_>>(), ["s3.listen"]);
         assert!(disk(&settings.state).unwrap().free > ByteSize::ZERO);

@@ -7,6 +7,7 @@
 //! The admin API answers until the invocations have ended.
 //! After a kill at any point a restart is enough: acknowledged writes are in the store, the journal or the registry.
 
+mod admin_role;
 mod doors;
 mod error;
 mod first_keys;
@@ -46,6 +47,7 @@ use self::running::RunningNode;
 use self::sandboxes::Sandboxes;
 use self::tasks::Tasks;
 use self::workflows::Workflows;
+use crate::admin::SignIns;
 use crate::backup::source::BackupSource;
 use crate::config::Configuration;
 use crate::credentials::Credentials;
@@ -61,6 +63,8 @@ use crate::telemetry::Telemetry;
 
 pub use self::error::NodeError;
 pub(crate) use self::open_files::few_files;
+#[cfg(test)]
+pub(crate) use self::running::RunningNode;
 pub(crate) use self::sandboxes::engine_settings;
 
 /// A running node. `stop` ends it. If it is dropped instead, like a killed one, the next start cleans up.
@@ -160,6 +164,7 @@ impl Node {
             events,
             workflows,
             profiling,
+            sign_ins: SignIns::default(),
             asked_to_stop: CancellationToken::new(),
             draining: OnceLock::new(),
             stop: CancellationToken::new(),

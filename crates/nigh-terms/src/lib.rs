@@ -3,6 +3,7 @@
 //! Nothing here does I/O or decides anything; every other crate uses these words.
 
 mod access_key;
+mod admin_role;
 mod cache_ways;
 mod clock;
 mod hex;
@@ -16,6 +17,7 @@ mod size;
 mod version;
 
 pub use access_key::{AccessKeyId, SecretKey};
+pub use admin_role::AdminRole;
 pub use cache_ways::{CacheDomain, ClosId, WayMask, Ways};
 pub use clock::{Clock, ManualClock, Monotonic, SystemClock, Timestamp};
 pub use hex::{Hex, hex};

@@ -43,7 +43,9 @@ pub(super) async fn profile<N: AdminSource>(
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct LearnedParams {
+    /// Whose functions.
     namespace: Namespace,
+    /// The most functions: 1000 at most, and if absent.
     limit: Option<usize>,
 }
 

@@ -40,9 +40,12 @@ pub(super) async fn set_policy<N: AdminSource>(
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct UnpushedParams {
+    /// Only writes to this bucket.
     bucket: Option<BucketName>,
+    /// Only writes of keys that begin so.
     #[serde(default)]
     prefix: String,
+    /// The most writes: 1000 at most, and if absent.
     limit: Option<usize>,
 }
 
@@ -59,8 +62,11 @@ pub(super) async fn unpushed<N: AdminSource>(
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FeaturesParams {
+    /// The object's bucket.
     bucket: BucketName,
+    /// The object's key.
     key: ObjectKey,
+    /// True if the object's header is read where nothing is recorded.
     #[serde(default)]
     look: bool,
 }

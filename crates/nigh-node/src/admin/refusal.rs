@@ -19,10 +19,25 @@ impl Refusal {
         Self(StatusCode::NOT_FOUND, words)
     }
 
+    pub(super) fn bad_request(words: String) -> Self {
+        Self(StatusCode::BAD_REQUEST, words)
+    }
+
+    /// It was there, and is not any more.
+    pub(super) fn gone(words: String) -> Self {
+        Self(StatusCode::GONE, words)
+    }
+
     /// `text` is not an id.
     pub(super) fn bad_id(text: &str) -> Self {
         let begin: String = text.chars().take(64).collect();
         Self(StatusCode::BAD_REQUEST, format!("{begin:?} is not an invocation's id"))
+    }
+
+    /// `text` is no cursor of this list.
+    pub(super) fn bad_cursor(text: &str) -> Self {
+        let begin: String = text.chars().take(64).collect();
+        Self::bad_request(format!("{begin:?} is no cursor of this list; begin without one"))
     }
 
     /// A file of the node cannot be read.
@@ -30,7 +45,7 @@ impl Refusal {
         Self::internal(error)
     }
 
-    fn internal(error: impl Display) -> Self {
+    pub(super) fn internal(error: impl Display) -> Self {
         Self(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
     }
 }

@@ -1,4 +1,4 @@
-//! The admin API's client, over the node's Unix socket.
+//! The admin API's client, over the node's Unix socket. Paths are those below `/v1`.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 
 use super::http_call::{Target, full};
 use super::{ANSWER_MAX, ClientError};
-use crate::admin::UNANSWERED;
+use crate::admin::{UNANSWERED, VERSION};
 
 /// A client of one node's admin API.
 pub struct AdminClient {
@@ -122,7 +122,7 @@ impl AdminClient {
     async fn answer(&self, method: Method, path: &str, document: Bytes) -> Result<Response<Incoming>, ClientError> {
         let request = Request::builder()
             .method(method)
-            .uri(format!("http://{}{path}", self.target.authority()))
+            .uri(format!("http://{}{VERSION}{path}", self.target.authority()))
             .header(http::header::HOST, self.target.authority())
             .header(http::header::CONTENT_LENGTH, document.len())
             .header(http::header::CONTENT_TYPE, "application/json")
@@ -135,7 +135,10 @@ impl AdminClient {
         }
         let words = self.target.collect(answer.into_body()).await?;
         let code = if status == StatusCode::NOT_FOUND { "NotFound" } else { status.as_str() }.to_owned();
-        let message = String::from_utf8_lossy(&words).trim().to_owned();
+        let mut message = String::from_utf8_lossy(&words).trim().to_owned();
+        if status == StatusCode::NOT_FOUND && message.is_empty() {
+            message = format!("the node does not have {VERSION}{path}; it is of another version than this command");
+        }
         Err(ClientError::Refused { status: status.as_u16(), code, message })
     }
 }

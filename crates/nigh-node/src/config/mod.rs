@@ -68,6 +68,8 @@ pub struct Settings {
     pub s3: S3Settings,
     /// The Lambda door.
     pub lambda: LambdaSettings,
+    /// The admin API and the page over TCP.
+    pub admin: AdminSettings,
     /// The cache of objects.
     pub cache: CacheSettings,
     /// The store: the system of record.
@@ -141,6 +143,14 @@ pub enum Switch {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LambdaSettings {
+    /// The address of its listener; port 0 takes a free one.
+    pub listen: SocketAddr,
+}
+
+/// The admin API and the page over TCP, for keys with a role. The Unix socket `admin.sock` is always there.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AdminSettings {
     /// The address of its listener; port 0 takes a free one.
     pub listen: SocketAddr,
 }
@@ -243,6 +253,7 @@ impl Settings {
                 fast_path: Switch::On,
             },
             lambda: LambdaSettings { listen: loopback(9401) },
+            admin: AdminSettings { listen: loopback(9403) },
             cache: CacheSettings {
                 bytes: ByteSize(machine.memory.bytes() / 4),
                 object_max: ByteSize::mib(10),

@@ -18,6 +18,7 @@ pub(super) struct Listeners {
     pub(super) lambda: TcpListener,
     pub(super) outside: Option<TcpListener>,
     pub(super) admin: tokio::net::UnixListener,
+    pub(super) admin_tcp: TcpListener,
 }
 
 impl Listeners {
@@ -34,6 +35,7 @@ impl Listeners {
                 None => None,
             },
             admin: bind_socket(&paths.admin_socket())?,
+            admin_tcp: tcp("admin.listen", "set admin.listen=ADDRESS", settings.admin.listen).await?,
             fast: match settings.s3.fast_path {
                 Switch::On => Some(bind_socket_by(&paths.fast_socket(), nigh_s3::bind_fast_path)?),
                 Switch::Off => None,
@@ -59,6 +61,7 @@ impl Listeners {
             s3: url(&self.s3)?,
             s3_socket: settings.s3.socket.clone(),
             lambda: url(&self.lambda)?,
+            admin: Some(url(&self.admin_tcp)?),
             admin_socket: paths.admin_socket(),
             outside: self.outside.as_ref().map(url).transpose()?,
             fast_socket: self.fast.is_some().then(|| paths.fast_socket()),

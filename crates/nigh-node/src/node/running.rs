@@ -10,15 +10,15 @@ use nigh_invoke::event_invoker::EventInvoker;
 use nigh_objects::ObjectMemory;
 use nigh_s3::FastPathUsage;
 use nigh_sizing::object_features::recorder::FeatureRecorder;
-use nigh_terms::{ByteSize, Clock, Monotonic, Timestamp};
+use nigh_terms::{AdminRole, ByteSize, Clock, Monotonic, SecretKey, Timestamp};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::invocations::Invocations;
-use super::levels;
+use super::{admin_role, levels};
 use super::parts::NodeParts;
 use super::workflows::Workflows;
-use crate::admin;
+use crate::admin::{self, SignIns};
 use crate::backup::source::BackupSource;
 use crate::cluster::ClusterEngine;
 use crate::config::ShownSetting;
@@ -30,7 +30,7 @@ use crate::status::{CacheStatus, DrainStatus, FastPathStatus, Level, SandboxStat
 use crate::telemetry::{ProcessUse, Telemetry};
 use crate::writes;
 
-pub(super) struct RunningNode {
+pub(crate) struct RunningNode {
     pub(super) parts: NodeParts,
     pub(super) shown: Vec<ShownSetting>,
     pub(super) started: Timestamp,
@@ -44,6 +44,7 @@ pub(super) struct RunningNode {
     pub(super) events: EventInvoker,
     pub(super) workflows: Workflows,
     pub(super) profiling: Arc<FunctionProfiler>,
+    pub(super) sign_ins: SignIns,
     /// Cancelled when a client of the admin API requests the end.
     pub(super) asked_to_stop: CancellationToken,
     /// When the node began to drain; not set before.
@@ -201,6 +202,15 @@ impl admin::AdminSource for RunningNode {
 
     fn features(&self) -> Option<&FeatureRecorder> {
         self.parts.objects.features.as_ref()
+    }
+
+    fn admin_role(&self, access_key: &str, secret: &SecretKey) -> Option<AdminRole> {
+        let foundation = &self.parts.foundation;
+        admin_role::of_key(&foundation.keys, &foundation.settings.namespace, access_key, secret)
+    }
+
+    fn sign_ins(&self) -> &SignIns {
+        &self.sign_ins
     }
 
     fn shut_down(&self) -> DrainStatus {

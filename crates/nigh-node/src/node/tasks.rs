@@ -11,7 +11,7 @@ use super::NodeError;
 use super::listeners::Listeners;
 use super::running::{RunningNode, end_with_membership};
 use super::workflows::lead_executions;
-use crate::admin;
+use crate::admin::{self, TcpDoor};
 use crate::background;
 use crate::cluster::memory::{MemberMemory, MemoryDoor, MemoryHost};
 use crate::outside_door::OutsideDoor;
@@ -67,6 +67,12 @@ impl Tasks {
         tasks.spawn(running.schedule_runner(doors.clone()).run());
         running.endpoints.write(&parts.foundation.paths)?;
         tasks.spawn(admin::serve(Arc::clone(running), listeners.admin));
+        let door = TcpDoor {
+            listener: listeners.admin_tcp,
+            connections_max: parts.foundation.files.lambda_connections,
+            is_secure: false,
+        };
+        tasks.spawn(admin::serve_tcp(Arc::clone(running), door));
         tasks.close();
         Ok(tasks)
     }

@@ -1,0 +1,153 @@
+//! The routes of the admin API: the one table of which the router and `/v1/openapi.json` are made.
+//!
+//! Each node of a cluster has the records of the invocations that ran on it. With `cluster=true` the lists have those of
+//! all members, and `/activations/{id}` and `/explain/{id}` always look at all members. The header `x-nigh-unanswered`
+//! names the members that did not answer. Of a list that is longer than its limit, the header `x-nigh-cursor` has the
+//! parameter `cursor` of the next page.
+
+use nigh_invoke::event_invoker::{EventListing, ShownEvent};
+use nigh_objects::BucketPolicy;
+use nigh_schedule::activation::Activation;
+use nigh_terms::AdminRole;
+use serde_json::Value;
+
+use super::activations::{self, ActivationParams};
+use super::door::sign_in::{self, LinkParams, SessionStatus, SignInLink};
+use super::events::{self, EventParams};
+use super::functions::{self, FunctionParams, ListedFunction};
+use super::logs::{self, LogLine};
+use super::models::{self, LearnedParams};
+use super::objects::{self, FeaturesParams, UnpushedParams};
+use super::route::Route;
+use super::{AdminSource, ROWS_BYTES_MAX, reports};
+use crate::backup::source::BackupScope;
+use crate::config::ShownSetting;
+use crate::explain::Explanation;
+use crate::features::ShownFeatures;
+use crate::learning::{ImportedRows, LearnedStatus};
+use crate::llc::LlcStatus;
+use crate::profiling::{ModelRows, ProfileReport, ProfileRequest};
+use crate::status::{DrainStatus, Status};
+use crate::unpushed::{UnpushedName, UnpushedRow};
+
+/// All routes, with their paths below `/v1`.
+pub(super) fn routes<N: AdminSource>() -> Vec<Route<N>> {
+    let mut all = of_the_node();
+    all.extend(of_invocations());
+    all.extend(of_models());
+    all.extend(of_objects());
+    all
+}
+
+fn of_the_node<N: AdminSource>() -> Vec<Route<N>> {
+    vec![
+        Route::get("/openapi.json", "This description.", reports::description).json::<Value>(),
+        Route::get("/status", "The node's status.", reports::status::<N>).json::<Status>(),
+        Route::get("/live", "The node's status twice a second, as server-sent events.", reports::live::<N>).events(),
+        Route::get("/metrics", "All metrics as Prometheus text.", reports::metrics::<N>)
+            .bytes("text/plain; charset=utf-8"),
+        Route::get("/config", "The settings and where each comes from.", reports::config::<N>)
+            .json::<Vec<ShownSetting>>(),
+        Route::get("/llc", "The last-level cache: classes, loads of ways, models.", reports::llc::<N>)
+            .json::<LlcStatus>(),
+        Route::get("/backup", "A backup, while it is made; a failure breaks it off.", reports::backup::<N>)
+            .query::<BackupScope>()
+            .bytes("application/x-tar")
+            .needs(AdminRole::Operate),
+        Route::post("/shutdown", "Drains and ends the node; this API answers until then.", reports::shutdown::<N>)
+            .accepted::<DrainStatus>(),
+        Route::get("/session", "Who is signed in, and with what role.", sign_in::session::<N>).json::<SessionStatus>(),
+        Route::post("/session", "Signs in a browser: a key by HTTP Basic becomes a cookie.", sign_in::sign_in::<N>)
+            .json::<SessionStatus>()
+            .needs(AdminRole::View),
+        Route::delete("/session", "Signs out: the session is over.", sign_in::sign_out::<N>).needs(AdminRole::View),
+        Route::post("/sign-in-links", "A link that signs in one browser, once, within a minute.", sign_in::link::<N>)
+            .query::<LinkParams>()
+            .json::<SignInLink>(),
+    ]
+}
+
+fn of_invocations<N: AdminSource>() -> Vec<Route<N>> {
+    vec![
+        Route::get("/activations", "Records of ended invocations, newest first.", activations::activations::<N>)
+            .query::<ActivationParams>()
+            .json::<Vec<Activation>>(),
+        Route::get("/activations/{id}", "The record of an invocation.", activations::activation::<N>)
+            .json::<Activation>(),
+        Route::get("/explain/{id}", "Where an invocation's time went.", activations::explanation::<N>)
+            .json::<Explanation>(),
+        Route::get("/logs", "Logs of ended invocations, oldest first; endless with `follow`.", logs::logs::<N>)
+            .query::<ActivationParams>()
+            .lines::<LogLine>(),
+        Route::get("/events", "Dead letters; with `all` also events that wait or run.", events::events::<N>)
+            .query::<EventParams>()
+            .json::<EventListing>(),
+        Route::get("/events/{namespace}/{id}", "An event with its input.", events::event::<N>).json::<ShownEvent>(),
+        Route::post(
+            "/events/{namespace}/{id}/retry",
+            "Retries a dead letter from the beginning.",
+            events::retry_event::<N>,
+        ),
+        Route::post(
+            "/events/{namespace}/{id}/drop",
+            "Drops a dead letter or a waiting event.",
+            events::drop_event::<N>,
+        ),
+        Route::get("/functions", "The functions of a namespace, by name.", functions::functions::<N>)
+            .query::<FunctionParams>()
+            .json::<Vec<ListedFunction>>(),
+        Route::get(
+            "/functions/{namespace}/{function}/code",
+            "The archive of a function's code, as it was uploaded.",
+            functions::code::<N>,
+        )
+        .bytes("application/zip"),
+        Route::get(
+            "/layers/{namespace}/{layer}/{version}/code",
+            "The archive of a layer's version.",
+            functions::layer_code::<N>,
+        )
+        .bytes("application/zip"),
+    ]
+}
+
+fn of_models<N: AdminSource>() -> Vec<Route<N>> {
+    vec![
+        Route::post("/llc/profile", "Profiles a function; a line after each run.", models::profile::<N>)
+            .body::<ProfileRequest>()
+            .lines::<ProfileReport>(),
+        Route::post("/llc/model", "Makes a function's model of the rows.", models::model::<N>).body::<ModelRows>(),
+        Route::get("/learn", "The memory models of a namespace's functions.", models::learned::<N>)
+            .query::<LearnedParams>()
+            .json::<Vec<LearnedStatus>>(),
+        Route::get("/learn/{namespace}/{function}", "A function's memory model.", models::learned_of::<N>)
+            .json::<LearnedStatus>(),
+        Route::get("/learn/{namespace}/{function}/rows", "A model's rows as CSV.", models::learned_rows::<N>)
+            .bytes("text/csv"),
+        Route::post("/learn/{namespace}/{function}/rows", "Replaces a model's rows.", models::learn_rows::<N>)
+            .body::<ImportedRows>()
+            .body_bytes_max(ROWS_BYTES_MAX),
+        Route::post("/learn/{namespace}/{function}/forget", "Removes a model and its rows.", models::forget_learned::<N>),
+    ]
+}
+
+fn of_objects<N: AdminSource>() -> Vec<Route<N>> {
+    vec![
+        Route::get("/buckets/{namespace}/{bucket}/policy", "The policy of a bucket's writes.", objects::policy::<N>)
+            .json::<BucketPolicy>(),
+        Route::post(
+            "/buckets/{namespace}/{bucket}/policy",
+            "Sets the policy; the bucket's later writes follow it.",
+            objects::set_policy::<N>,
+        )
+        .body::<BucketPolicy>(),
+        Route::get("/buckets/{namespace}/unpushed", "Writes that the store does not have.", objects::unpushed::<N>)
+            .query::<UnpushedParams>()
+            .json::<Vec<UnpushedRow>>(),
+        Route::post("/buckets/{namespace}/unpushed/drop", "Drops such a write.", objects::drop_unpushed::<N>)
+            .body::<UnpushedName>(),
+        Route::get("/features/{namespace}", "The features of an object.", objects::features::<N>)
+            .query::<FeaturesParams>()
+            .json::<ShownFeatures>(),
+    ]
+}
