@@ -51,8 +51,8 @@ use crate::llc::LlcStatus;
 use crate::profiling::{ModelRows, ProfileReport, ProfileRequest, ProfilingError};
 use crate::status::{DrainStatus, Status};
 
-pub(crate) use self::door::{Caller, SignIns, TcpDoor};
 pub use self::door::sign_in::SignInLink;
+pub(crate) use self::door::{Caller, SignIns, TcpDoor};
 pub use self::functions::ListedFunction;
 pub use self::logs::{LogEntry, LogLine};
 

@@ -14,7 +14,7 @@ use std::path::Path;
 mod semantics;
 
 /// Each room's floor (ARCHITECTURE.md).
-const FLOORS: [(&str, u8); 27] = [
+const FLOORS: [(&str, u8); 28] = [
     ("nigh-client", 0),
     ("nigh-rpc", 0),
     ("nigh-terms", 0),
@@ -38,6 +38,7 @@ const FLOORS: [(&str, u8); 27] = [
     ("nigh-check", 4),
     ("nigh-lambda", 4),
     ("nigh-openwhisk", 4),
+    ("nigh-page", 4),
     ("nigh-s3", 4),
     ("nigh-node", 5),
     ("nigh-lab", 6),

@@ -119,9 +119,9 @@ fn given(mut field: Value) -> Value {
             }
         }
     }
-    let choices = field["anyOf"].as_array().map(|choices| {
-        choices.iter().filter(|choice| choice["type"] != "null").cloned().collect::<Vec<_>>()
-    });
+    let choices = field["anyOf"]
+        .as_array()
+        .map(|choices| choices.iter().filter(|choice| choice["type"] != "null").cloned().collect::<Vec<_>>());
     match choices.as_deref() {
         Some([choice]) => choice.clone(),
         _ => field,

@@ -6,8 +6,8 @@ use axum::response::{IntoResponse, Response};
 
 use super::VERSION;
 
-/// The file that is the page.
-const PAGE: &str = "index.html";
+/// Where the page itself is.
+const PAGE: &str = "/";
 
 /// Answers a request for a path outside of the API, whose paths below `/v1` are `known`.
 pub(super) fn elsewhere(method: &Method, uri: &Uri, headers: &HeaderMap, known: &[&str]) -> Response {
@@ -22,19 +22,18 @@ pub(super) fn elsewhere(method: &Method, uri: &Uri, headers: &HeaderMap, known: 
 
 /// The page's file at `path`. A path that a browser opens and that is no file is a view of the page.
 fn file_at(path: &str, headers: &HeaderMap) -> Option<Response> {
-    let name = path.trim_start_matches('/');
-    let file = match nigh_page::asset(if name.is_empty() { PAGE } else { name }) {
+    let file = match nigh_page::asset(path) {
         Some(file) => file,
         None if is_view(path, headers) => nigh_page::asset(PAGE)?,
         None => return None,
     };
-    let tag = HeaderValue::from_str(file.etag.as_ref()).ok()?;
+    let tag = HeaderValue::from_static(file.etag);
     // The browser asks each time whether its copy is the newest, so that an update shows at once.
     let caching = [(header::ETAG, tag.clone()), (header::CACHE_CONTROL, HeaderValue::from_static("no-cache"))];
     if headers.get(header::IF_NONE_MATCH).is_some_and(|known| known == tag) {
         return Some((StatusCode::NOT_MODIFIED, caching).into_response());
     }
-    let kind = HeaderValue::from_str(file.content_type.as_ref()).ok()?;
+    let kind = HeaderValue::from_static(file.content_type);
     let content = [(header::CONTENT_TYPE, kind), (header::CONTENT_ENCODING, HeaderValue::from_static("gzip"))];
     Some((caching, content, Bytes::from_static(file.bytes_gzip)).into_response())
 }

@@ -127,7 +127,11 @@ fn of_models<N: AdminSource>() -> Vec<Route<N>> {
         Route::post("/learn/{namespace}/{function}/rows", "Replaces a model's rows.", models::learn_rows::<N>)
             .body::<ImportedRows>()
             .body_bytes_max(ROWS_BYTES_MAX),
-        Route::post("/learn/{namespace}/{function}/forget", "Removes a model and its rows.", models::forget_learned::<N>),
+        Route::post(
+            "/learn/{namespace}/{function}/forget",
+            "Removes a model and its rows.",
+            models::forget_learned::<N>,
+        ),
     ]
 }
 

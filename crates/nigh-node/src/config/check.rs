@@ -40,11 +40,8 @@ impl Settings {
         let mut faults = Vec::new();
         let mut broken = |key: &str, why: String| faults.push(ConfigError::rule(key, why));
         let outside = self.outside.listen.map(|address| ("outside.listen", address));
-        let doors = [
-            ("s3.listen", self.s3.listen),
-            ("lambda.listen", self.lambda.listen),
-            ("admin.listen", self.admin.listen),
-        ];
+        let doors =
+            [("s3.listen", self.s3.listen), ("lambda.listen", self.lambda.listen), ("admin.listen", self.admin.listen)];
         for (key, address) in doors.into_iter().chain(outside) {
             if !address.ip().is_loopback() && !self.allow_remote {
                 broken(key, format!("{address} is beyond loopback; set allow_remote = true to permit that"));

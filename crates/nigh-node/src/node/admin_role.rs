@@ -9,12 +9,7 @@ use nigh_terms::{AccessKeyId, AdminRole, Namespace, SecretKey};
 use sha2::Sha256;
 
 /// The role of `access_key`; none if it or `secret` is wrong, or it has no role.
-pub(super) fn of_key(
-    keys: &AccessKeys,
-    first: &Namespace,
-    access_key: &str,
-    secret: &SecretKey,
-) -> Option<AdminRole> {
+pub(super) fn of_key(keys: &AccessKeys, first: &Namespace, access_key: &str, secret: &SecretKey) -> Option<AdminRole> {
     let id = AccessKeyId::new(access_key);
     // An unknown key takes as long as a wrong secret.
     let known = keys.client_secret(&id).unwrap_or_else(SecretKey::random);

@@ -15,9 +15,9 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::invocations::Invocations;
-use super::{admin_role, levels};
 use super::parts::NodeParts;
 use super::workflows::Workflows;
+use super::{admin_role, levels};
 use crate::admin::{self, SignIns};
 use crate::backup::source::BackupSource;
 use crate::cluster::ClusterEngine;

@@ -87,12 +87,19 @@ mod tests {
 
     #[test]
     fn only_names_of_loopback_are_answered_on_loopback() {
-        for right in ["127.0.0.1:9403", "127.0.0.1", "localhost:9403", "LOCALHOST", "[::1]:9403", "[::1]", "127.3.2.1:1"] {
+        for right in
+            ["127.0.0.1:9403", "127.0.0.1", "localhost:9403", "LOCALHOST", "[::1]:9403", "[::1]", "127.3.2.1:1"]
+        {
             assert!(is_loopback_name(Some(right)), "{right}");
         }
-        for wrong in
-            ["evil.example:9403", "127.0.0.1.evil.example", "localhost.evil.example:9403", "10.0.0.1:9403", "", "[::2]:1"]
-        {
+        for wrong in [
+            "evil.example:9403",
+            "127.0.0.1.evil.example",
+            "localhost.evil.example:9403",
+            "10.0.0.1:9403",
+            "",
+            "[::2]:1",
+        ] {
             assert!(!is_loopback_name(Some(wrong)), "{wrong}");
         }
         assert!(!is_loopback_name(None));

@@ -158,7 +158,10 @@ pub(in crate::admin) async fn follow_link<N: AdminSource>(
     match (opened, cookie) {
         (Some(session), Some(Extension(cookie))) => {
             let cookie = cookie.set(&session, SESSION_VALID)?;
-            Ok((StatusCode::SEE_OTHER, [(header::LOCATION, HeaderValue::from_static("/")), (header::SET_COOKIE, cookie)])
+            Ok((
+                StatusCode::SEE_OTHER,
+                [(header::LOCATION, HeaderValue::from_static("/")), (header::SET_COOKIE, cookie)],
+            )
                 .into_response())
         }
         _ => Err(Refusal::gone("this link was used or is over; `nigh page` prints another".to_owned())),
