@@ -6,7 +6,7 @@ use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use super::route::{Answer, Operation, SchemaOf};
+use super::route::{Answer, Content, Operation, SchemaOf};
 use super::{CURSOR, UNANSWERED, VERSION};
 
 /// Where an OpenAPI document has its schemas.
@@ -64,8 +64,11 @@ fn described(operation: &Operation, answers: &mut SchemaGenerator, requests: &mu
         "x-role": role,
     });
     if let Some(body) = body {
-        let schema = body(requests).to_value();
-        described["requestBody"] = json!({"required": true, "content": {"application/json": {"schema": schema}}});
+        let content = match body {
+            Content::Json(schema) => json!({"application/json": {"schema": schema(requests).to_value()}}),
+            Content::Bytes => json!({"application/octet-stream": {}}),
+        };
+        described["requestBody"] = json!({"required": true, "content": content});
     }
     described
 }
@@ -82,7 +85,7 @@ fn operation_id(method: &str, path: &str) -> String {
 }
 
 /// The names in braces of a path.
-pub(super) fn names_in(path: &str) -> impl Iterator<Item = &str> {
+fn names_in(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
 }
 

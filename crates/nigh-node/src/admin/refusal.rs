@@ -19,10 +19,6 @@ impl Refusal {
         Self(StatusCode::NOT_FOUND, words)
     }
 
-    pub(super) fn bad_request(words: String) -> Self {
-        Self(StatusCode::BAD_REQUEST, words)
-    }
-
     /// It was there, and is not any more.
     pub(super) fn gone(words: String) -> Self {
         Self(StatusCode::GONE, words)
@@ -32,6 +28,11 @@ impl Refusal {
     pub(super) fn bad_id(text: &str) -> Self {
         let begin: String = text.chars().take(64).collect();
         Self(StatusCode::BAD_REQUEST, format!("{begin:?} is not an invocation's id"))
+    }
+
+    /// The request is wrong.
+    pub(super) fn bad_request(why: impl Display) -> Self {
+        Self(StatusCode::BAD_REQUEST, why.to_string())
     }
 
     /// `text` is no cursor of this list.

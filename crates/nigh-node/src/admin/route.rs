@@ -18,6 +18,15 @@ fn schema_of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
     generator.subschema_for::<T>()
 }
 
+/// What a request carries.
+#[derive(Clone, Copy)]
+pub(super) enum Content {
+    /// One JSON document.
+    Json(SchemaOf),
+    /// Bytes of any type.
+    Bytes,
+}
+
 /// What an answer of success has.
 #[derive(Clone, Copy)]
 pub(super) enum Answer {
@@ -45,7 +54,7 @@ pub(super) struct Operation {
     /// The least role of who asks.
     pub(super) role: AdminRole,
     pub(super) query: Option<SchemaOf>,
-    pub(super) body: Option<SchemaOf>,
+    pub(super) body: Option<Content>,
     pub(super) answer: Answer,
 }
 
@@ -72,6 +81,15 @@ impl<N: AdminSource> Route<N> {
         handler: H,
     ) -> Self {
         Self::new(Method::POST, path, summary, AdminRole::Operate, on(MethodFilter::POST, handler))
+    }
+
+    /// A route that stores something; it needs the role `operate`.
+    pub(super) fn put<H: Handler<T, Arc<N>>, T: 'static>(
+        path: &'static str,
+        summary: &'static str,
+        handler: H,
+    ) -> Self {
+        Self::new(Method::PUT, path, summary, AdminRole::Operate, on(MethodFilter::PUT, handler))
     }
 
     /// A route that removes something; it needs the role `operate`.
@@ -102,7 +120,13 @@ impl<N: AdminSource> Route<N> {
 
     /// Its body is the JSON of a `B`.
     pub(super) fn body<B: JsonSchema>(mut self) -> Self {
-        self.operation.body = Some(schema_of::<B>);
+        self.operation.body = Some(Content::Json(schema_of::<B>));
+        self
+    }
+
+    /// Its body is bytes of any type.
+    pub(super) fn bytes_body(mut self) -> Self {
+        self.operation.body = Some(Content::Bytes);
         self
     }
 

@@ -5,8 +5,9 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 /// The page has scripts, styles and pictures of its own only, none inline.
 const CONTENT_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
                               img-src 'self' data:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
-const ALWAYS: [(HeaderName, &str); 6] = [
+const USUAL: [(HeaderName, &str); 7] = [
     (header::CONTENT_SECURITY_POLICY, CONTENT_POLICY),
+    (header::CACHE_CONTROL, "no-store"),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::REFERRER_POLICY, "no-referrer"),
     (header::X_FRAME_OPTIONS, "DENY"),
@@ -14,12 +15,11 @@ const ALWAYS: [(HeaderName, &str); 6] = [
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
 
-/// Adds the headers; answers without a rule of their own are not stored by anybody.
+/// Adds the headers that an answer does not have itself.
 pub(super) fn secure(headers: &mut HeaderMap) {
-    for (name, value) in ALWAYS {
-        headers.insert(name, HeaderValue::from_static(value));
+    for (name, value) in USUAL {
+        headers.entry(name).or_insert(HeaderValue::from_static(value));
     }
-    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
 }
 
 #[cfg(test)]
@@ -27,13 +27,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_not_stored_unless_it_says_so() {
+    fn an_answer_is_not_stored_and_not_framed_and_may_say_more_itself() {
         let mut headers = HeaderMap::new();
         secure(&mut headers);
         assert_eq!(headers[header::CACHE_CONTROL], "no-store");
         assert!(headers[header::CONTENT_SECURITY_POLICY].to_str().unwrap().contains("frame-ancestors 'none'"));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("sandbox"));
         secure(&mut headers);
         assert_eq!(headers[header::CACHE_CONTROL], "no-cache");
+        assert_eq!(headers[header::CONTENT_SECURITY_POLICY], "sandbox");
     }
 }

@@ -87,7 +87,7 @@ pub(in crate::admin) async fn sign_in<N: AdminSource>(
 ) -> Result<Response, Refusal> {
     let (Some(Extension(cookie)), Way::Key(key, secret)) = (cookie, caller.way.clone()) else {
         let words = "a session begins with an access key and its secret by HTTP Basic, at the admin API's TCP address";
-        return Err(Refusal::bad_request(words.to_owned()));
+        return Err(Refusal::bad_request(words));
     };
     let token = node.sign_ins().open(Holder::Key(key, secret), Instant::now());
     let status = SessionStatus { expires_in_s: Some(SESSION_VALID.as_secs()), ..SessionStatus::of(&caller) };
