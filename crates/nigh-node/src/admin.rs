@@ -22,7 +22,7 @@ mod routes;
 use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
-use axum::extract::Extension;
+use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -122,7 +122,6 @@ fn router<N: AdminSource>(node: &Arc<N>) -> Router {
         let guarded = handler.route_layer(middleware::from_fn_with_state(operation.role, door::has_role));
         api = api.route(operation.path, guarded);
     }
-    let stop = node.stop().clone();
     Router::new()
         .nest(VERSION, api)
         .route(sign_in::SIGN_IN, get(sign_in::follow_link::<N>))
@@ -131,15 +130,12 @@ fn router<N: AdminSource>(node: &Arc<N>) -> Router {
             async move { page::elsewhere(&method, &uri, &headers, &known) }
         })
         .layer(Extension(description))
-        .layer(middleware::map_response(move |response: Response| {
-            let stop = stop.clone();
-            async move { ends_with_node(response, stop) }
-        }))
+        .layer(middleware::map_response_with_state(node.stop().clone(), ends_with_node))
         .with_state(Arc::clone(node))
 }
 
 /// Ends an endless answer when the node stops: else the listener would wait for it.
-fn ends_with_node(response: Response, stop: CancellationToken) -> Response {
+async fn ends_with_node(State(stop): State<CancellationToken>, response: Response) -> Response {
     if response.headers().get(header::CONTENT_TYPE).is_none_or(|kind| kind != "text/event-stream") {
         return response;
     }

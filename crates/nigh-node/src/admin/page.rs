@@ -30,7 +30,7 @@ fn file_at(path: &str, headers: &HeaderMap) -> Option<Response> {
     let tag = HeaderValue::from_static(file.etag);
     // The browser asks each time whether its copy is the newest, so that an update shows at once.
     let caching = [(header::ETAG, tag.clone()), (header::CACHE_CONTROL, HeaderValue::from_static("no-cache"))];
-    if headers.get(header::IF_NONE_MATCH).is_some_and(|known| known == tag) {
+    if headers.get(header::IF_NONE_MATCH).is_some_and(|known| *known == tag) {
         return Some((StatusCode::NOT_MODIFIED, caching).into_response());
     }
     let kind = HeaderValue::from_static(file.content_type);
