@@ -43,7 +43,6 @@ use self::invocations::Invocations;
 use self::listeners::Listeners;
 use self::objects::Objects;
 use self::parts::{Logs, NodeParts, open_functions};
-use self::running::RunningNode;
 use self::sandboxes::Sandboxes;
 use self::tasks::Tasks;
 use self::workflows::Workflows;
@@ -63,7 +62,6 @@ use crate::telemetry::Telemetry;
 
 pub use self::error::NodeError;
 pub(crate) use self::open_files::few_files;
-#[cfg(test)]
 pub(crate) use self::running::RunningNode;
 pub(crate) use self::sandboxes::engine_settings;
 
