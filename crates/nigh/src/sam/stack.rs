@@ -157,7 +157,7 @@ impl Stack {
     ///
     /// # Errors
     /// A name that no function has.
-    pub(crate) fn only<'a>(mut self, names: &'a [String]) -> Result<Self, &'a str> {
+    pub(crate) fn only(mut self, names: &[String]) -> Result<Self, &str> {
         if names.is_empty() {
             return Ok(self);
         }

@@ -325,7 +325,7 @@ mod tests {
         let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
         for level in 1..10 {
             let below = format!("*a{}", level - 1);
-            let items = vec![below.as_str(); 10].join(", ");
+            let items = [below.as_str(); 10].join(", ");
             text.push_str(&format!("a{level}: &a{level} [{items}]\n"));
         }
         assert!(error(&text).contains("more than 100000 values"));

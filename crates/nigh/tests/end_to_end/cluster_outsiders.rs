@@ -1,6 +1,7 @@
 //! A cluster before a real Swift with Nigh's middleware, which tells one node of a container: outsiders read what is unpushed at
 //! any home, and every node reads what they write.
 
+use std::cell::RefCell;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -8,6 +9,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use nigh_lab::instrument::http_load::Connection;
 use nigh_lab::instrument::peer::PeerError;
@@ -25,28 +27,36 @@ use crate::skipped::skip;
 const NODES: u8 = 2;
 /// Objects of each part of the test: their homes are at both nodes.
 const OBJECTS: usize = 8;
+const PAUSE: Duration = Duration::from_millis(200);
 const SECRET: &str = "a secret of tests, long enough for the middleware";
 
-/// Where the middleware looks for a node, whose door has its port when the node runs.
+/// Where the middleware looks for a node, whose door has another port each time the node starts.
 struct Relay {
     port: u16,
-    door: Arc<OnceLock<SocketAddr>>,
+    state: Arc<OnceLock<PathBuf>>,
 }
 
 impl Relay {
     fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (port, door) = (listener.local_addr().unwrap().port(), Arc::new(OnceLock::new()));
-        let target = Arc::clone(&door);
+        let (port, state) = (listener.local_addr().unwrap().port(), Arc::new(OnceLock::<PathBuf>::new()));
+        let of_node = Arc::clone(&state);
         thread::spawn(move || {
             for caller in listener.incoming() {
-                if let (Ok(caller), Some(target)) = (caller, target.get()) {
-                    let _refused = carry(caller, *target);
+                if let (Ok(caller), Some(state)) = (caller, of_node.get()) {
+                    let _refused = outside_door(state).and_then(|door| carry(caller, door));
                 }
             }
         });
-        Self { port, door }
+        Self { port, state }
     }
+}
+
+/// The door for outsiders' messages of the node that runs in `state` now.
+fn outside_door(state: &Path) -> io::Result<SocketAddr> {
+    let endpoints: Value = serde_json::from_slice(&fs::read(state.join("endpoints.json"))?)?;
+    let door = endpoints["outside"].as_str().and_then(|url| url.trim_start_matches("http://").parse().ok());
+    door.ok_or_else(|| io::Error::other("the node has no such door"))
 }
 
 fn carry(caller: TcpStream, target: SocketAddr) -> io::Result<()> {
@@ -95,14 +105,21 @@ impl Outsider {
              content-length: {}\r\n\r\n{body}",
             body.len()
         );
-        let answer = Connection::open(*server).unwrap().fetch(request.as_bytes());
-        String::from_utf8(answer.unwrap_or_else(|error| panic!("{method} {key}: {error}")).1).unwrap()
+        let begun = Instant::now();
+        loop {
+            match Connection::open(*server).and_then(|mut swift| swift.fetch(request.as_bytes())) {
+                Ok((_, body)) => return String::from_utf8(body).unwrap(),
+                // A node that starts again is away for some seconds.
+                Err(error) if error.to_string().contains(" 503") && begun.elapsed() < PATIENCE => thread::sleep(PAUSE),
+                Err(error) => panic!("{method} {key}: {error}"),
+            }
+        }
     }
 }
 
 /// The cluster; killed when dropped, before its store.
 struct Nodes {
-    _cluster: LocalCluster,
+    cluster: RefCell<LocalCluster>,
     _runtime: Runtime,
     states: Vec<PathBuf>,
     swift: Swift,
@@ -170,11 +187,9 @@ impl Nodes {
         let mut cluster = runtime.block_on(LocalCluster::start(&settings, PATIENCE)).unwrap();
         let states: Vec<PathBuf> = cluster.nodes().iter().map(|node| node.state().to_owned()).collect();
         for (state, relay) in states.iter().zip(&relays) {
-            let endpoints: Value = serde_json::from_slice(&fs::read(state.join("endpoints.json")).unwrap()).unwrap();
-            let door = endpoints["outside"].as_str().unwrap().trim_start_matches("http://").parse().unwrap();
-            relay.door.set(door).unwrap();
+            relay.state.set(state.clone()).unwrap();
         }
-        let nodes = Self { _cluster: cluster, _runtime: runtime, states, swift, folder };
+        let nodes = Self { cluster: RefCell::new(cluster), _runtime: runtime, states, swift, folder };
         // Swift may be slow to begin with; a bucket whose answer came too late is there.
         wait_for("the bucket", || {
             let made = command(&nodes.states[0]).args(["objects", "mb", "nigh://shared"]).output().unwrap();
@@ -183,11 +198,23 @@ impl Nodes {
         Some(nodes)
     }
 
-    /// Runs the command at a node; it must succeed. What it prints.
+    /// Runs the command at a node, again while a node is away; it must succeed. What it prints.
+    ///
+    /// A machine that stalls for longer than the lease makes the cluster declare a node dead, which then starts again. What
+    /// was acknowledged must be there all the same.
     fn ok(&self, node: usize, arguments: &[&str]) -> String {
-        let output = command(&self.states[node]).args(arguments).output().unwrap();
-        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
+        let begun = Instant::now();
+        loop {
+            let output = command(&self.states[node]).args(arguments).output().unwrap();
+            if output.status.success() {
+                return String::from_utf8(output.stdout).unwrap();
+            }
+            let error = String::from_utf8_lossy(&output.stderr);
+            let is_away = ["ServiceUnavailable", "SlowDown", "nigh up"].iter().any(|word| error.contains(word));
+            assert!(is_away && begun.elapsed() < PATIENCE, "{arguments:?}: {error}");
+            self.cluster.borrow_mut().tend().unwrap();
+            thread::sleep(PAUSE);
+        }
     }
 
     fn put(&self, node: usize, key: &str, text: &str) {
