@@ -38,9 +38,8 @@ def zipped(name: str, text: str) -> bytes:
 
 
 def keys(state: Path) -> tuple[str, str]:
-    pairs = dict(
-        line.split(" = ", 1) for line in (state / "credentials").read_text(encoding="utf-8").splitlines() if " = " in line
-    )
+    lines = (state / "credentials").read_text(encoding="utf-8").splitlines()
+    pairs = dict(line.split(" = ", 1) for line in lines if " = " in line)
     return pairs["aws_access_key_id"], pairs["aws_secret_access_key"]
 
 
@@ -64,9 +63,8 @@ class AsDescribed(unittest.TestCase):
         }
         functions = boto3.client("lambda", endpoint_url=endpoints["lambda"], **account)
         objects = boto3.client("s3", endpoint_url=endpoints["s3"], **account)
-        runtime = next(
-            name for name in json.loads(cls.client.ask("GET", "/v1/status").body)["runtimes"] if name.startswith("python3")
-        )
+        runtimes = json.loads(cls.client.ask("GET", "/v1/status").body)["runtimes"]
+        runtime = next(name for name in runtimes if name.startswith("python3"))
         functions.create_function(
             FunctionName="described", Runtime=runtime, Handler="app.handler", Role="none",
             Code={"ZipFile": zipped("app.py", CODE)},
@@ -102,8 +100,8 @@ class AsDescribed(unittest.TestCase):
         self.assertIn(answer.status, statuses, f"{method} {path}: {answer.text()[:300]}")
 
     def test_the_description_is_valid_openapi(self) -> None:
-        errors = [f"{error.json_path}: {error.message}" for error in OpenAPIV31SpecValidator(self.document).iter_errors()]
-        self.assertEqual(errors, [])
+        errors = OpenAPIV31SpecValidator(self.document).iter_errors()
+        self.assertEqual([f"{error.json_path}: {error.message}" for error in errors], [])
 
     def test_every_route_that_reads_answers_as_described(self) -> None:
         seen = 0

@@ -1,7 +1,8 @@
 //! The admin API and the page over TCP: who asks, and from where.
 //!
 //! Two ways in: an access key and its secret by HTTP Basic, or the cookie of a session (`sign_in`). A request without
-//! either goes on as nobody's, so that the page itself loads; each route of the API then asks for its role (`has_role`).
+//! either goes on as nobody's, so that the page itself loads; each route of the API then asks for its role
+//! (`has_role`).
 
 mod attempts;
 mod headers;
@@ -100,8 +101,8 @@ impl Rejection {
     const fn words(self) -> &'static str {
         match self {
             Self::Host => {
-                "this door is on loopback and answers as localhost or 127.0.0.1 only; set admin.listen to reach it by another \
-                 name"
+                "this door is on loopback and answers as localhost or 127.0.0.1 only; set admin.listen to reach it by \
+                 another name"
             }
             Self::Site => "another site caused this request; only the node's own page may change something",
             Self::Key => "the access key or its secret is wrong, or the key has no role for the admin API",
@@ -266,8 +267,8 @@ pub(super) async fn has_role(State(needed): State<AdminRole>, request: Request, 
             (StatusCode::FORBIDDEN, format!("this needs the role {needed}, and who asks has {role}")).into_response()
         }
         None => {
-            let words = "sign in first: give an access key and its secret (`curl -u KEY:SECRET`), or open the link that \
-                         `nigh page` prints";
+            let words = "sign in first: give an access key and its secret (`curl -u KEY:SECRET`), or open the link \
+                         that `nigh page` prints";
             let mut response = (StatusCode::UNAUTHORIZED, words).into_response();
             // A browser would ask with a window of its own, over the page's.
             if !origin::is_browser(request.headers()) {

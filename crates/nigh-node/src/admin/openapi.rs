@@ -11,10 +11,10 @@ use super::{CURSOR, UNANSWERED, VERSION};
 
 /// Where an OpenAPI document has its schemas.
 const SCHEMAS: &str = "/components/schemas";
-const ABOUT: &str = "Status, history and changes of a node. Over TCP a request has an access key and its secret by HTTP \
-                     Basic, or a session's cookie; the role of the key must suffice. On the Unix socket `admin.sock` no key \
-                     is asked for. An answer may gain fields within a version of the API: pass over those that you do not \
-                     know. A refusal is one line of text.";
+const ABOUT: &str = "Status, history and changes of a node. Over TCP a request has an access key and its secret by \
+                     HTTP Basic, or a session's cookie; the role of the key must suffice. On the Unix socket \
+                     `admin.sock` no key is asked for. An answer may gain fields within a version of the API: pass \
+                     over those that you do not know. A refusal is one line of text.";
 
 /// The document for these operations.
 pub(super) fn document<'a>(operations: impl IntoIterator<Item = &'a Operation>) -> Value {

@@ -1,9 +1,9 @@
 //! Whether a request may come from where it says. Pure.
 //!
-//! Host: a page of another site can make its name lead to 127.0.0.1 (DNS rebinding), but cannot change the header `Host`.
-//! So a door on loopback answers only under names of loopback. Site: browsers send `Sec-Fetch-Site` (Fetch Metadata) or
-//! `Origin` (RFC 6454) with requests that change something; a request that another site caused is rejected whoever signed
-//! it, and one that a cookie signs needs the proof.
+//! Host: a page of another site can make its name lead to 127.0.0.1 (DNS rebinding), but cannot change the header
+//! `Host`. So a door on loopback answers only under names of loopback. Site: browsers send `Sec-Fetch-Site` (Fetch
+//! Metadata) or `Origin` (RFC 6454) with requests that change something; a request that another site caused is rejected
+//! whoever signed it, and one that a cookie signs needs the proof.
 
 use axum::http::{HeaderMap, Method, header};
 

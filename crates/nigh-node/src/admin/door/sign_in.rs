@@ -1,8 +1,8 @@
 //! Signing in and out of the page: a key or a link becomes a cookie.
 //!
 //! The cookie is the session's token. Scripts do not see it, other sites do not send it, and over TLS its name
-//! (`__Host-`) keeps other doors of the machine from setting it. Without TLS its name has the port, because browsers give
-//! a machine's cookies to all its ports.
+//! (`__Host-`) keeps other doors of the machine from setting it. Without TLS its name has the port, because browsers
+//! give a machine's cookies to all its ports.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
