@@ -20,7 +20,7 @@ PYTHONDONTWRITEBYTECODE=1 "$python" -m unittest discover -s tests/docs
 PYTHONDONTWRITEBYTECODE=1 "$python" tests/docs/run.py --programs target/debug
 
 state=$(mktemp -d)
-target/debug/nigh up --state "$state" --s3-listen 127.0.0.1:0 --lambda-listen 127.0.0.1:0 --set admin.listen=127.0.0.1:0 \
+target/debug/nigh up --state "$state" --s3-listen 127.0.0.1:0 --lambda-listen 127.0.0.1:0 \
     --set events.retry_wait='50 ms' --python "$PWD/$python" >"$state/up.log" 2>&1 &
 nigh=$!
 trap 'kill "$nigh" 2>/dev/null || true; wait "$nigh" 2>/dev/null || true; rm -rf "$state"' EXIT

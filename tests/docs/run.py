@@ -47,8 +47,7 @@ def environment(folder, programs, python):
     return {
         "LANG": "C.UTF-8", **kept, "HOME": str(folder / "home"), "PATH": ":".join(path), "TERM": "dumb", "NO_COLOR": "1",
         "NIGH_STATE": str(folder / "state"), "NIGH_S3__LISTEN": "127.0.0.1:0", "NIGH_LAMBDA__LISTEN": "127.0.0.1:0",
-        "NIGH_ADMIN__LISTEN": "127.0.0.1:0", "NIGH_FUNCTIONS__PYTHON": str(python),
-        "AWS_EC2_METADATA_DISABLED": "true", "PYTHONDONTWRITEBYTECODE": "1",
+        "NIGH_FUNCTIONS__PYTHON": str(python), "AWS_EC2_METADATA_DISABLED": "true", "PYTHONDONTWRITEBYTECODE": "1",
     }
 
 

@@ -201,7 +201,7 @@ fn taken(settings: &Settings) -> Vec<TakenAddress> {
     let doors = [
         ("s3.listen", settings.s3.listen),
         ("lambda.listen", settings.lambda.listen),
-        ("admin.listen", settings.admin.listen),
+        ("admin.listen", settings.admin_listen()),
     ];
     let refused = |(setting, address): (&str, SocketAddr)| {
         let why = TcpListener::bind(address).err()?.to_string();
@@ -222,7 +222,6 @@ mod tests {
         let holder = TcpListener::bind("127.0.0.1:0").unwrap();
         settings.s3.listen = holder.local_addr().unwrap();
         settings.lambda.listen = SocketAddr::from(([127, 0, 0, 1], 0));
-        settings.admin.listen = SocketAddr::from(([127, 0, 0, 1], 0));
         let taken = taken(&settings);
         assert_eq!(taken.iter().map(|one| one.setting.as_str()).collect::<Vec<_>>(), ["s3.listen"]);
         assert!(disk(&settings.state).unwrap().free > ByteSize::ZERO);

@@ -108,7 +108,6 @@ async fn a_node_that_starts_beside_damage_without_a_name_says_that_older_objects
         }
         command.arg("--state").arg(&state);
         command.args(["up", "--s3-listen", "127.0.0.1:0", "--lambda-listen", "127.0.0.1:0", "--cache", "256 MiB"]);
-        command.args(["--set", "admin.listen=127.0.0.1:0"]);
         command.args(["--set", "writes.on_damage=keep-aside"]).stdout(log.try_clone().unwrap()).stderr(log);
         let mut node = Ended(command.spawn().unwrap());
         let began = Instant::now();

@@ -202,9 +202,7 @@ pub fn settings_of_store(s3: &S3Access) -> toml::Table {
 pub(crate) fn configure(folder: &Path, settings: &toml::Table) -> Result<(), LabError> {
     let (state, mut all) = (folder.join("state"), settings.clone());
     let free_port = "127.0.0.1:0";
-    let listen = ["s3.listen", "lambda.listen", "admin.listen"].map(|door| (door, free_port));
-    set(&mut all, &[("state", &*state.to_string_lossy())]);
-    set(&mut all, &listen);
+    set(&mut all, &[("state", &state.to_string_lossy()), ("s3.listen", free_port), ("lambda.listen", free_port)]);
     let config = folder.join("nigh.toml");
     // The file may hold a store's secret; a node refuses such a file if others can read it.
     private_file(&config, &all.to_string()).at(&config)

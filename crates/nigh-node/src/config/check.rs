@@ -40,8 +40,11 @@ impl Settings {
         let mut faults = Vec::new();
         let mut broken = |key: &str, why: String| faults.push(ConfigError::rule(key, why));
         let outside = self.outside.listen.map(|address| ("outside.listen", address));
-        let doors =
-            [("s3.listen", self.s3.listen), ("lambda.listen", self.lambda.listen), ("admin.listen", self.admin.listen)];
+        let doors = [
+            ("s3.listen", self.s3.listen),
+            ("lambda.listen", self.lambda.listen),
+            ("admin.listen", self.admin_listen()),
+        ];
         for (key, address) in doors.into_iter().chain(outside) {
             if !address.ip().is_loopback() && !self.allow_remote {
                 broken(key, format!("{address} is beyond loopback; set allow_remote = true to permit that"));
@@ -206,6 +209,21 @@ mod tests {
             );
         }
         assert!(level("info,loud").contains("\"loud\" has no level"));
+    }
+
+    #[test]
+    fn the_admin_api_has_its_port_beside_the_usual_doors_and_a_free_one_beside_others() {
+        let at = |change: fn(&mut Settings)| {
+            let machine = Machine { hostname: "n1".to_owned(), memory: ByteSize::gib(8), cpus: 2 };
+            let mut settings = Settings::defaults(Path::new("/s"), &machine);
+            change(&mut settings);
+            settings.admin_listen().to_string()
+        };
+        assert_eq!(at(|_| {}), "127.0.0.1:9403");
+        assert_eq!(at(|settings| settings.lambda.listen.set_port(0)), "127.0.0.1:0");
+        assert_eq!(at(|settings| settings.lambda.listen = "0.0.0.0:9401".parse().unwrap()), "127.0.0.1:9403");
+        assert_eq!(at(|settings| settings.admin.listen = "127.0.0.1:80".parse().ok()), "127.0.0.1:80");
+        assert!(said(|settings| settings.admin.listen = "0.0.0.0:1".parse().ok()).contains("allow_remote"));
     }
 
     #[test]

@@ -24,7 +24,7 @@ mod workflows;
 mod writes;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use nigh_engine::Retention;
@@ -148,11 +148,12 @@ pub struct LambdaSettings {
 }
 
 /// The admin API and the page over TCP, for keys with a role. The Unix socket `admin.sock` is always there.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AdminSettings {
-    /// The address of its listener; port 0 takes a free one.
-    pub listen: SocketAddr,
+    /// The address of its listener; port 0 takes a free one. If absent, port 9403 of loopback; a free port if
+    /// `lambda.listen` has another than its default port, so that several nodes start on a machine.
+    pub listen: Option<SocketAddr>,
 }
 
 /// The cache of objects.
@@ -231,12 +232,26 @@ pub struct LogSettings {
     pub format: LogFormat,
 }
 
+/// The default ports of the Lambda door and of the admin API.
+const LAMBDA_PORT: u16 = 9401;
+const ADMIN_PORT: u16 = 9403;
+
+const fn loopback(port: u16) -> SocketAddr {
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)
+}
+
 impl Settings {
+    /// Where the admin API listens.
+    #[must_use]
+    pub fn admin_listen(&self) -> SocketAddr {
+        let port = if self.lambda.listen.port() == LAMBDA_PORT { ADMIN_PORT } else { 0 };
+        self.admin.listen.unwrap_or(loopback(port))
+    }
+
     /// The defaults: a quarter of this machine's memory caches objects, half of it is for sandboxes, the rest for Nigh
     /// and the system.
     #[must_use]
     pub fn defaults(state: &Path, machine: &Machine) -> Self {
-        let loopback = |port| SocketAddr::from(([127, 0, 0, 1], port));
         Self {
             state: state.to_owned(),
             node: machine.hostname.clone(),
@@ -252,8 +267,8 @@ impl Settings {
                 connections_max: 1024,
                 fast_path: Switch::On,
             },
-            lambda: LambdaSettings { listen: loopback(9401) },
-            admin: AdminSettings { listen: loopback(9403) },
+            lambda: LambdaSettings { listen: loopback(LAMBDA_PORT) },
+            admin: AdminSettings::default(),
             cache: CacheSettings {
                 bytes: ByteSize(machine.memory.bytes() / 4),
                 object_max: ByteSize::mib(10),

@@ -11,7 +11,8 @@ const SECRET: &str = "store.secret_key";
 /// The token of the cluster's servers, which is never shown.
 const CLUSTER_TOKEN: &str = "cluster.token";
 /// What holds where a setting has no value and that does not mean that there is none.
-const ABSENT: [(&str, &str); 10] = [
+const ABSENT: [(&str, &str); 11] = [
+    ("admin.listen", "127.0.0.1:9403"),
     ("cluster", "one machine"),
     ("cluster.advertise", "cluster.listen"),
     ("llc.insensitive_ways", "3 of 11"),

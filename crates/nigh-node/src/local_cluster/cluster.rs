@@ -200,7 +200,7 @@ impl LocalCluster {
             let process = Process::new(&name, &settings.program, arguments, &folder.join(format!("{name}.log")))
                 .with_environment(environment)
                 .within(at.network);
-            made.push(LocalNode { process, state, machine, calls: Some(doors[3]) });
+            made.push(LocalNode { process, state, machine, calls: Some(doors[2]) });
         }
         let (folder, begun) = (folder.clone(), Instant::now());
         let mut cluster = Self { nodes: made, store, servers, folder, begun, network, _lock: lock };
@@ -310,12 +310,11 @@ async fn start_store(
 ) -> Result<(LocalNode, StoreAccess), LocalClusterError> {
     let io = LocalClusterError::io;
     let state = folder.join(STORE);
-    let [s3, lambda, admin, _] = doors(at).map_err(io("ports of the store"))?;
+    let [s3, lambda, _] = doors(at).map_err(io("ports of the store"))?;
     let mut set = vec![
         format!("node={STORE}"),
         format!("s3.listen={s3}"),
         format!("lambda.listen={lambda}"),
-        format!("admin.listen={admin}"),
         "writes.mode=through".to_owned(),
     ];
     if at.network.is_some() {

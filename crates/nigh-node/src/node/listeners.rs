@@ -35,7 +35,7 @@ impl Listeners {
                 None => None,
             },
             admin: bind_socket(&paths.admin_socket())?,
-            admin_tcp: tcp("admin.listen", "set admin.listen=ADDRESS", settings.admin.listen).await?,
+            admin_tcp: tcp("admin.listen", "set admin.listen=ADDRESS", settings.admin_listen()).await?,
             fast: match settings.s3.fast_path {
                 Switch::On => Some(bind_socket_by(&paths.fast_socket(), nigh_s3::bind_fast_path)?),
                 Switch::Off => None,

@@ -125,7 +125,6 @@ fn alone(state: &Path, folder: &Path, python: &Path) -> Command {
     let mut command = command(state);
     command.current_dir(folder).args(["dev"]).env("NIGH_FUNCTIONS__PYTHON", python).env("NIGH_CACHE__BYTES", "256 MiB");
     command.env("NIGH_S3__LISTEN", "127.0.0.1:0").env("NIGH_LAMBDA__LISTEN", "127.0.0.1:0");
-    command.env("NIGH_ADMIN__LISTEN", "127.0.0.1:0");
     command
 }
 

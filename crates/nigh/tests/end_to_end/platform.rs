@@ -322,7 +322,6 @@ fn up(way_in: &[OsString], state: &Path, python: &Path, flags: &[String]) -> Chi
     let log = fs::OpenOptions::new().create(true).append(true).open(state.with_extension("log")).unwrap();
     command_by(way_in, state)
         .args(["up", "--s3-listen", "127.0.0.1:0", "--lambda-listen", "127.0.0.1:0", "--cache", "256 MiB"])
-        .args(["--set", "admin.listen=127.0.0.1:0"])
         .arg("--python")
         .arg(python)
         .args(flags)

@@ -28,11 +28,7 @@ fn a_node_starts_on_a_terminal_in_colours_unless_they_are_not_wanted() {
         let mut up = on_terminal(
             &state,
             &python,
-            &[
-                &["up", "--s3-listen", "127.0.0.1:0", "--lambda-listen", "127.0.0.1:0", "--set", "llc.policy=off"][..],
-                &["--set", "admin.listen=127.0.0.1:0"],
-            ]
-            .concat(),
+            &["up", "--s3-listen", "127.0.0.1:0", "--lambda-listen", "127.0.0.1:0", "--set", "llc.policy=off"],
         );
         up.stdout(std::fs::File::create(&printed).unwrap());
         if no_color {
