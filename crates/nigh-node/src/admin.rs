@@ -30,6 +30,11 @@
 //! | `GET /buckets/{namespace}/unpushed?bucket&prefix&limit` | `[UnpushedRow]`: writes that the store does not have |
 //! | `POST /buckets/{namespace}/unpushed/drop` of `UnpushedName` | 204; that write is dropped |
 //! | `GET /features/{namespace}?bucket&key&look` | `ShownFeatures`; with `look=true` its header is read if nothing is recorded |
+//! | `GET /views/{view}?namespace&function&bucket&prefix&key&workflow&execution&sort&after&limit&all` | what the page shows, once: `views` |
+//! | `GET /live?view&...` | the same as server-sent events: a snapshot, then JSON Merge Patches |
+//! | `POST /functions/{namespace}/{function}/invoke` of its input | `InvokeAnswer` |
+//! | `GET /objects/{namespace}/{bucket}?key&bytes` | an object's bytes, or its first |
+//! | `PUT /objects/{namespace}/{bucket}?key` of an object's bytes | `PutDone` |
 //! | `POST /shutdown` | 202 and `DrainStatus`: what the node waits for; this API answers until the node ends |
 //!
 //! Each node of a cluster has the records of the invocations that ran on it. With `cluster=true` the lists have those of all
@@ -38,13 +43,20 @@
 //! this node follows.
 
 mod activations;
+mod contents;
+mod event_stream;
 mod events;
 mod functions;
+mod hierarchy;
+mod invoke;
+mod live;
 mod logs;
 mod models;
 mod objects;
 mod refusal;
+mod views;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -57,9 +69,14 @@ use axum::routing::{get, post};
 use nigh_functions::function_store::FunctionStore;
 use nigh_invoke::activation_log::ActivationLog;
 use nigh_invoke::event_invoker::EventInvoker;
+use nigh_invoke::invocation::Invoke;
+use nigh_invoke::node_memory::SandboxShare;
 use nigh_objects::ObjectMemory;
 use nigh_sizing::object_features::recorder::FeatureRecorder;
-use nigh_terms::Timestamp;
+use nigh_terms::{ClosId, InvocationId, Namespace, SandboxId, Timestamp};
+use nigh_workflow::executions::Executions;
+use nigh_workflow::machine_store::MachineStore;
+use nigh_workflow::owned::OwnedExecutions;
 use serde::Serialize;
 use tokio::net::{UnixListener, UnixStream, unix};
 use tokio::sync::mpsc;
@@ -68,13 +85,16 @@ use tokio_util::sync::CancellationToken;
 use self::refusal::Refusal;
 use crate::backup::source::{BackupScope, BackupSource};
 use crate::cluster::ClusterEngine;
+use crate::cluster::members::MemberSource;
 use crate::config::ShownSetting;
 use crate::learning::MemoryModels;
 use crate::llc::LlcStatus;
 use crate::piped_body;
 use crate::profiling::{ModelRows, ProfileReport, ProfileRequest, ProfilingError};
+use crate::recent_invocations::RecentInvocations;
 use crate::status::{DrainStatus, Status};
 
+pub(crate) use self::live::LiveViews;
 pub use self::logs::{LogEntry, LogLine};
 
 /// The header that names the members of the cluster whose part of the answer is missing.
@@ -86,8 +106,34 @@ const FLUSH_BEFORE_BACKUP: Duration = Duration::from_secs(120);
 /// The most bytes of an imported training set.
 const ROWS_BYTES_MAX: usize = 16 << 20;
 
+/// State machines and executions.
+pub(crate) struct WorkflowSource<'a> {
+    /// The state machines.
+    pub(crate) machines: &'a MachineStore,
+    /// The executions of a node alone.
+    pub(crate) executions: &'a Executions,
+    /// In a cluster: the executions of the namespaces whose dispatch owner this node is.
+    pub(crate) owned: Option<&'a OwnedExecutions>,
+}
+
 /// What the admin API needs of a node.
-pub(crate) trait AdminSource: Send + Sync + 'static {
+pub(crate) trait AdminSource: MemberSource + 'static {
+    /// The node's name.
+    fn name(&self) -> &str;
+    /// The namespace that the first start created.
+    fn namespace(&self) -> &Namespace;
+    /// The invocations that run now and those that ended last.
+    fn recent(&self) -> &RecentInvocations;
+    /// The class of service of each running invocation that has one.
+    fn classes_of_running(&self) -> HashMap<InvocationId, ClosId>;
+    /// The memory of a sandbox now; none if it has ended, or memory is not shared out.
+    fn sandbox_share(&self, sandbox: SandboxId) -> Option<SandboxShare>;
+    /// Runs invocations, wherever in the cluster.
+    fn invoke(&self) -> &Arc<dyn Invoke>;
+    /// State machines and executions.
+    fn workflows(&self) -> WorkflowSource<'_>;
+    /// The views that somebody watches.
+    fn live(&self) -> &LiveViews;
     /// The node's status now.
     fn status(&self) -> Status;
     /// The status of the last-level cache now.
@@ -157,6 +203,13 @@ pub(crate) async fn serve<N: AdminSource>(node: Arc<N>, listener: UnixListener) 
         .route("/features/{namespace}", get(objects::features::<N>))
         .route("/functions/{namespace}/{function}/code", get(functions::code::<N>))
         .route("/layers/{namespace}/{layer}/{version}/code", get(functions::layer_code::<N>))
+        .route(
+            "/functions/{namespace}/{function}/invoke",
+            post(invoke::invoke::<N>).layer(DefaultBodyLimit::max(invoke::INPUT_BYTES_MAX)),
+        )
+        .route("/objects/{namespace}/{bucket}", get(contents::get::<N>).put(contents::put::<N>))
+        .route("/views/{view}", get(views::view::<N>))
+        .route("/live", get(live::live::<N>))
         .route("/backup", get(backup::<N>))
         .route("/shutdown", post(shutdown::<N>))
         .with_state(node);

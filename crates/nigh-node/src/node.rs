@@ -46,6 +46,7 @@ use self::running::RunningNode;
 use self::sandboxes::Sandboxes;
 use self::tasks::Tasks;
 use self::workflows::Workflows;
+use crate::admin::LiveViews;
 use crate::backup::source::BackupSource;
 use crate::config::Configuration;
 use crate::credentials::Credentials;
@@ -54,6 +55,7 @@ use crate::learning::MemoryModels;
 use crate::llc::Llc;
 use crate::notifications::FunctionTargets;
 use crate::outside_door::{OutsideDoor, OutsideSecrets};
+use crate::recent_invocations::RecentInvocations;
 use crate::state_folder::{StateFolder, StateFolderError};
 use crate::status::Level;
 use crate::store;
@@ -124,8 +126,20 @@ impl Node {
         let (catalog, runtimes) = sandboxes.install_runtimes(&foundation, &mut levels).await;
         let activations = ActivationLog::new(records.clone());
         let llc = Arc::new(llc);
-        let parts =
-            NodeParts { foundation, sandboxes, llc, objects, functions, catalog, learning, activations, s3, fast_path };
+        let recent = RecentInvocations::new(foundation.clock());
+        let parts = NodeParts {
+            foundation,
+            sandboxes,
+            llc,
+            objects,
+            functions,
+            catalog,
+            learning,
+            activations,
+            recent,
+            s3,
+            fast_path,
+        };
 
         let invoker_settings = invocations::invoker_settings(&parts, runtimes);
         let profiling = Arc::new(invocations::profiler(&parts, store, &invoker_settings));
@@ -160,6 +174,7 @@ impl Node {
             events,
             workflows,
             profiling,
+            live: LiveViews::default(),
             asked_to_stop: CancellationToken::new(),
             draining: OnceLock::new(),
             stop: CancellationToken::new(),
