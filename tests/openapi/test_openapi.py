@@ -135,6 +135,8 @@ class AsDescribed(unittest.TestCase):
             ("POST", "/learn/{namespace}/{function}/forget", None, {}, (204, 404)),
             ("POST", "/llc/model", of | {"rows": [row]}, {}, (204, 400)),
             ("POST", "/llc/profile", of | {"events": [{"a": 1}], "form": "bisection", "force": False}, {}, (200,)),
+            ("POST", "/functions/{namespace}/{function}/invoke", {"a": 1}, {}, (200,)),
+            ("PUT", "/objects/{namespace}/{bucket}", "text", {"key": "put"}, (200,)),
             ("POST", "/session", None, {}, (200,)),
             ("POST", "/sign-in-links", None, {}, (200,)),
             ("DELETE", "/session", None, {}, (204,)),

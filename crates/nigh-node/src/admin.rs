@@ -5,10 +5,14 @@
 //! served too. Paths without `/v1` are answered by 404 and a word.
 
 mod activations;
+mod contents;
 mod door;
 mod event_stream;
 mod events;
 mod functions;
+mod hierarchy;
+mod invoke;
+mod live;
 mod logs;
 mod models;
 mod objects;
@@ -18,7 +22,9 @@ mod refusal;
 mod reports;
 mod route;
 mod routes;
+mod views;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
@@ -31,9 +37,14 @@ use futures::StreamExt as _;
 use nigh_functions::function_store::FunctionStore;
 use nigh_invoke::activation_log::ActivationLog;
 use nigh_invoke::event_invoker::EventInvoker;
+use nigh_invoke::invocation::Invoke;
+use nigh_invoke::node_memory::SandboxShare;
 use nigh_objects::ObjectMemory;
 use nigh_sizing::object_features::recorder::FeatureRecorder;
-use nigh_terms::{AdminRole, SecretKey, Timestamp};
+use nigh_terms::{AdminRole, ClosId, InvocationId, Namespace, SandboxId, SecretKey, Timestamp};
+use nigh_workflow::executions::Executions;
+use nigh_workflow::machine_store::MachineStore;
+use nigh_workflow::owned::OwnedExecutions;
 use serde::Serialize;
 use tokio::net::{UnixListener, UnixStream, unix};
 use tokio::sync::mpsc;
@@ -45,15 +56,18 @@ use self::reports::Description;
 use self::route::Route;
 use crate::backup::source::BackupSource;
 use crate::cluster::ClusterEngine;
+use crate::cluster::members::MemberSource;
 use crate::config::ShownSetting;
 use crate::learning::MemoryModels;
 use crate::llc::LlcStatus;
 use crate::profiling::{ModelRows, ProfileReport, ProfileRequest, ProfilingError};
+use crate::recent_invocations::RecentInvocations;
 use crate::status::{DrainStatus, Status};
 
 pub use self::door::sign_in::SignInLink;
 pub(crate) use self::door::{Caller, SignIns, TcpDoor};
 pub use self::functions::ListedFunction;
+pub(crate) use self::live::LiveViews;
 pub use self::logs::{LogEntry, LogLine};
 
 /// Before each path of this version of the API. A version may gain paths and fields; none is removed.
@@ -67,8 +81,34 @@ const RECORDS_MAX: usize = 1000;
 /// The most bytes of an imported training set.
 const ROWS_BYTES_MAX: usize = 16 << 20;
 
+/// State machines and executions.
+pub(crate) struct WorkflowSource<'a> {
+    /// The state machines.
+    pub(crate) machines: &'a MachineStore,
+    /// The executions of a node alone.
+    pub(crate) executions: &'a Executions,
+    /// In a cluster: the executions of the namespaces whose dispatch owner this node is.
+    pub(crate) owned: Option<&'a OwnedExecutions>,
+}
+
 /// What the admin API needs of a node.
-pub(crate) trait AdminSource: Send + Sync + 'static {
+pub(crate) trait AdminSource: MemberSource + 'static {
+    /// The node's name.
+    fn name(&self) -> &str;
+    /// The namespace that the first start created.
+    fn namespace(&self) -> &Namespace;
+    /// The invocations that run now and those that ended last.
+    fn recent(&self) -> &RecentInvocations;
+    /// The class of service of each running invocation that has one.
+    fn classes_of_running(&self) -> HashMap<InvocationId, ClosId>;
+    /// The memory of a sandbox now; none if it has ended, or memory is not shared out.
+    fn sandbox_share(&self, sandbox: SandboxId) -> Option<SandboxShare>;
+    /// Runs invocations, wherever in the cluster.
+    fn invoke(&self) -> &Arc<dyn Invoke>;
+    /// State machines and executions.
+    fn workflows(&self) -> WorkflowSource<'_>;
+    /// The views that somebody watches.
+    fn live(&self) -> &LiveViews;
     /// The node's status now.
     fn status(&self) -> Status;
     /// The status of the last-level cache now.

@@ -31,6 +31,7 @@ pub mod python;
 mod python_client;
 mod python_folder;
 mod python_library;
+mod recent_invocations;
 #[cfg(test)]
 #[path = "../../../tests/skipped.rs"]
 mod skipped;

@@ -46,7 +46,7 @@ use self::parts::{Logs, NodeParts, open_functions};
 use self::sandboxes::Sandboxes;
 use self::tasks::Tasks;
 use self::workflows::Workflows;
-use crate::admin::SignIns;
+use crate::admin::{LiveViews, SignIns};
 use crate::backup::source::BackupSource;
 use crate::config::Configuration;
 use crate::credentials::Credentials;
@@ -55,6 +55,7 @@ use crate::learning::MemoryModels;
 use crate::llc::Llc;
 use crate::notifications::FunctionTargets;
 use crate::outside_door::{OutsideDoor, OutsideSecrets};
+use crate::recent_invocations::RecentInvocations;
 use crate::state_folder::{StateFolder, StateFolderError};
 use crate::status::Level;
 use crate::store;
@@ -126,8 +127,20 @@ impl Node {
         let (catalog, runtimes) = sandboxes.install_runtimes(&foundation, &mut levels).await;
         let activations = ActivationLog::new(records.clone());
         let llc = Arc::new(llc);
-        let parts =
-            NodeParts { foundation, sandboxes, llc, objects, functions, catalog, learning, activations, s3, fast_path };
+        let recent = RecentInvocations::new(foundation.clock());
+        let parts = NodeParts {
+            foundation,
+            sandboxes,
+            llc,
+            objects,
+            functions,
+            catalog,
+            learning,
+            activations,
+            recent,
+            s3,
+            fast_path,
+        };
 
         let invoker_settings = invocations::invoker_settings(&parts, runtimes);
         let profiling = Arc::new(invocations::profiler(&parts, store, &invoker_settings));
@@ -163,6 +176,7 @@ impl Node {
             workflows,
             profiling,
             sign_ins: SignIns::default(),
+            live: LiveViews::default(),
             asked_to_stop: CancellationToken::new(),
             draining: OnceLock::new(),
             stop: CancellationToken::new(),

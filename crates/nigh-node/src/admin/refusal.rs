@@ -41,6 +41,21 @@ impl Refusal {
         Self::bad_request(format!("{begin:?} is no cursor of this list; begin without one"))
     }
 
+    /// The node or its namespace has too much to do.
+    pub(super) fn too_many(why: impl Display) -> Self {
+        Self(StatusCode::TOO_MANY_REQUESTS, why.to_string())
+    }
+
+    /// It cannot be done now.
+    pub(super) fn unavailable(why: impl Display) -> Self {
+        Self(StatusCode::SERVICE_UNAVAILABLE, why.to_string())
+    }
+
+    /// Another node can answer this.
+    pub(super) fn elsewhere(why: impl Display) -> Self {
+        Self(StatusCode::MISDIRECTED_REQUEST, why.to_string())
+    }
+
     /// A file of the node cannot be read.
     pub(super) fn disk(error: std::io::Error) -> Self {
         Self::internal(error)
@@ -48,6 +63,12 @@ impl Refusal {
 
     pub(super) fn internal(error: impl Display) -> Self {
         Self(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
+    }
+}
+
+impl Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.1)
     }
 }
 
@@ -87,8 +108,13 @@ impl From<RetryError> for Refusal {
 impl From<ObjectError> for Refusal {
     fn from(error: ObjectError) -> Self {
         let status = match &error {
-            ObjectError::NoSuchBucket(_) => StatusCode::NOT_FOUND,
-            ObjectError::InvalidArgument(_) | ObjectError::InvalidRequest(_) => StatusCode::BAD_REQUEST,
+            ObjectError::NoSuchBucket(_) | ObjectError::NoSuchKey(_) => StatusCode::NOT_FOUND,
+            ObjectError::InvalidArgument(_)
+            | ObjectError::InvalidRequest(_)
+            | ObjectError::Body(_)
+            | ObjectError::EntityTooLarge { .. }
+            | ObjectError::IncompleteBody { .. } => StatusCode::BAD_REQUEST,
+            ObjectError::SlowDown(_) | ObjectError::Busy(_) => StatusCode::SERVICE_UNAVAILABLE,
             ObjectError::ConditionalRequestConflict => StatusCode::CONFLICT,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };

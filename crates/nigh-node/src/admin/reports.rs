@@ -9,7 +9,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
 use super::refusal::Refusal;
-use super::{AdminSource, event_stream, json};
+use super::{AdminSource, json};
 use crate::backup::source::BackupScope;
 use crate::piped_body;
 
@@ -30,11 +30,6 @@ pub(super) async fn llc<N: AdminSource>(State(node): State<Arc<N>>) -> Result<Re
 
 pub(super) async fn metrics<N: AdminSource>(State(node): State<Arc<N>>) -> String {
     node.metrics()
-}
-
-/// The status again and again, for the page.
-pub(super) async fn live<N: AdminSource>(State(node): State<Arc<N>>) -> Response {
-    event_stream::events(futures::stream::repeat_with(move || node.status()))
 }
 
 pub(super) async fn config<N: AdminSource>(State(node): State<Arc<N>>) -> Result<Response, Refusal> {

@@ -13,13 +13,17 @@ use nigh_terms::AdminRole;
 use serde_json::Value;
 
 use super::activations::{self, ActivationParams};
+use super::contents::{self, ContentParams};
 use super::door::sign_in::{self, LinkParams, SessionStatus, SignInLink};
 use super::events::{self, EventParams};
 use super::functions::{self, FunctionParams, ListedFunction};
+use super::invoke::{self, InvokeAnswer};
+use super::live;
 use super::logs::{self, LogLine};
 use super::models::{self, LearnedParams};
 use super::objects::{self, FeaturesParams, UnpushedParams};
 use super::route::Route;
+use super::views::{self, ViewParams};
 use super::{AdminSource, ROWS_BYTES_MAX, reports};
 use crate::backup::source::BackupScope;
 use crate::config::ShownSetting;
@@ -44,7 +48,12 @@ fn of_the_node<N: AdminSource>() -> Vec<Route<N>> {
     vec![
         Route::get("/openapi.json", "This description.", reports::description).json::<Value>(),
         Route::get("/status", "The node's status.", reports::status::<N>).json::<Status>(),
-        Route::get("/live", "The node's status twice a second, as server-sent events.", reports::live::<N>).events(),
+        Route::get("/views/{view}", "What the page shows, once.", views::view::<N>)
+            .query::<ViewParams>()
+            .json::<Value>(),
+        Route::get("/live", "A view as a snapshot, then JSON Merge Patches: server-sent events.", live::live::<N>)
+            .query::<ViewParams>()
+            .events(),
         Route::get("/metrics", "All metrics as Prometheus text.", reports::metrics::<N>)
             .bytes("text/plain; charset=utf-8"),
         Route::get("/config", "The settings and where each comes from.", reports::config::<N>)
@@ -97,6 +106,14 @@ fn of_invocations<N: AdminSource>() -> Vec<Route<N>> {
         Route::get("/functions", "The functions of a namespace, by name.", functions::functions::<N>)
             .query::<FunctionParams>()
             .json::<Vec<ListedFunction>>(),
+        Route::post(
+            "/functions/{namespace}/{function}/invoke",
+            "Runs a function, and answers its answer.",
+            invoke::invoke::<N>,
+        )
+        .body::<Value>()
+        .body_bytes_max(invoke::INPUT_BYTES_MAX)
+        .json::<InvokeAnswer>(),
         Route::get(
             "/functions/{namespace}/{function}/code",
             "The archive of a function's code, as it was uploaded.",
@@ -151,6 +168,13 @@ fn of_objects<N: AdminSource>() -> Vec<Route<N>> {
             .json::<Vec<UnpushedRow>>(),
         Route::post("/buckets/{namespace}/unpushed/drop", "Drops such a write.", objects::drop_unpushed::<N>)
             .body::<UnpushedName>(),
+        Route::get("/objects/{namespace}/{bucket}", "An object's bytes, or its first.", contents::get::<N>)
+            .query::<ContentParams>()
+            .bytes("application/octet-stream"),
+        Route::put("/objects/{namespace}/{bucket}", "Stores the body as an object.", contents::put::<N>)
+            .query::<ContentParams>()
+            .bytes_body()
+            .json::<Value>(),
         Route::get("/features/{namespace}", "The features of an object.", objects::features::<N>)
             .query::<FeaturesParams>()
             .json::<ShownFeatures>(),

@@ -9,6 +9,7 @@ mod home_host;
 mod home_keeper;
 mod home_steps;
 mod keeping;
+pub(crate) mod members;
 pub(crate) mod memory;
 mod newest;
 mod placement;
@@ -152,6 +153,7 @@ impl ClusterEngine {
             dispatch: OnceLock::new(),
             running: OnceLock::new(),
             records: OnceLock::new(),
+            members: OnceLock::new(),
         });
         let (ending, tasks) = (CancellationToken::new(), TaskTracker::new());
         let door = Arc::clone(&calls) as Arc<dyn Handler>;

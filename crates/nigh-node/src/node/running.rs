@@ -1,5 +1,6 @@
 //! A running node, and the reports of its admin API.
 
+use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -7,10 +8,15 @@ use nigh_engine::RecordLog;
 use nigh_functions::function_store::FunctionStore;
 use nigh_invoke::activation_log::ActivationLog;
 use nigh_invoke::event_invoker::EventInvoker;
+use nigh_invoke::invocation::Invoke;
+use nigh_invoke::node_memory::SandboxShare;
 use nigh_objects::ObjectMemory;
 use nigh_s3::FastPathUsage;
 use nigh_sizing::object_features::recorder::FeatureRecorder;
-use nigh_terms::{AdminRole, ByteSize, Clock, Monotonic, SecretKey, Timestamp};
+use nigh_terms::{
+    AdminRole, BucketName, ByteSize, Clock, ClosId, InvocationId, Monotonic, Namespace, ObjectKey, SandboxId,
+    SecretKey, Timestamp,
+};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -18,14 +24,16 @@ use super::invocations::Invocations;
 use super::parts::NodeParts;
 use super::workflows::Workflows;
 use super::{admin_role, levels};
-use crate::admin::{self, SignIns};
+use crate::admin::{self, LiveViews, SignIns, WorkflowSource};
 use crate::backup::source::BackupSource;
 use crate::cluster::ClusterEngine;
+use crate::cluster::members::{CopiesSeen, MemberSource, MemberSummary, copies_seen};
 use crate::config::ShownSetting;
 use crate::endpoints::Endpoints;
 use crate::learning::MemoryModels;
 use crate::llc::LlcStatus;
 use crate::profiling::{FunctionProfiler, ModelRows, ProfileReport, ProfileRequest, ProfilingError};
+use crate::recent_invocations::RecentInvocations;
 use crate::status::{CacheStatus, DrainStatus, FastPathStatus, Level, SandboxStatus, Status};
 use crate::telemetry::{ProcessUse, Telemetry};
 use crate::writes;
@@ -45,6 +53,7 @@ pub(crate) struct RunningNode {
     pub(super) workflows: Workflows,
     pub(super) profiling: Arc<FunctionProfiler>,
     pub(super) sign_ins: SignIns,
+    pub(super) live: LiveViews,
     /// Cancelled when a client of the admin API requests the end.
     pub(super) asked_to_stop: CancellationToken,
     /// When the node began to drain; not set before.
@@ -62,6 +71,11 @@ impl RunningNode {
             invocations: pool.running + pool.waiting,
             left_s: self.parts.foundation.settings.drain.duration().saturating_sub(since).as_secs_f64().ceil() as u64,
         }
+    }
+
+    /// The seconds since the node started. The monotonic clock starts with the node, and does not jump with the date.
+    fn uptime_s(&self) -> u64 {
+        self.parts.foundation.clock.monotonic().since(Monotonic::default()).as_secs()
     }
 
     /// The levels now: whether sandboxes can start and whether the cluster's servers answer may change while the node
@@ -85,7 +99,71 @@ impl RunningNode {
     }
 }
 
+impl MemberSource for RunningNode {
+    fn summary(&self) -> MemberSummary {
+        let pool = self.invocations.invoker.in_use();
+        let memory = self.parts.objects.node_memory.status().unwrap_or_default();
+        let usage = self.parts.objects.memory.usage();
+        let writes = writes::status(self.parts.objects.memory.dirty(), self.parts.objects.journal.usage());
+        let cluster = self.parts.foundation.cluster.as_ref();
+        MemberSummary {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            uptime_s: self.uptime_s(),
+            draining: self.draining.get().is_some(),
+            running: pool.running,
+            waiting: pool.waiting,
+            bookable: self.parts.foundation.settings.functions.memory,
+            granted: memory.granted,
+            cache_budget: usage.budget,
+            cache_bytes: usage.kept,
+            copies: usage.objects,
+            homes: cluster.and_then(ClusterEngine::homes_status).map_or(0, |homes| homes.own.len()),
+            invalidations: self.parts.objects.memory.invalidations_under_way(),
+            unpushed: writes.waiting,
+            unpushed_bytes: writes.waiting_bytes,
+            unpushed_oldest_ms: writes.oldest_ms,
+        }
+    }
+
+    fn copies(&self, namespace: &Namespace, bucket: &BucketName, keys: &[ObjectKey]) -> Vec<CopiesSeen> {
+        copies_seen(&self.parts.objects.memory, namespace, bucket, keys)
+    }
+}
+
 impl admin::AdminSource for RunningNode {
+    fn name(&self) -> &str {
+        &self.parts.foundation.settings.node
+    }
+
+    fn namespace(&self) -> &Namespace {
+        &self.parts.foundation.settings.namespace
+    }
+
+    fn recent(&self) -> &RecentInvocations {
+        &self.parts.recent
+    }
+
+    fn classes_of_running(&self) -> HashMap<InvocationId, ClosId> {
+        self.parts.llc.classes_of_running()
+    }
+
+    fn sandbox_share(&self, sandbox: SandboxId) -> Option<SandboxShare> {
+        self.parts.objects.node_memory.sandbox(sandbox)
+    }
+
+    fn invoke(&self) -> &Arc<dyn Invoke> {
+        &self.invocations.invoke
+    }
+
+    fn workflows(&self) -> WorkflowSource<'_> {
+        let Workflows { machines, executions, owned } = &self.workflows;
+        WorkflowSource { machines, executions, owned: owned.as_ref() }
+    }
+
+    fn live(&self) -> &LiveViews {
+        &self.live
+    }
+
     fn llc(&self) -> LlcStatus {
         self.parts.llc.status()
     }
@@ -118,8 +196,7 @@ impl admin::AdminSource for RunningNode {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             started: self.started.rfc3339(),
-            // The monotonic clock starts with the node, and does not jump with the date.
-            uptime_s: self.parts.foundation.clock.monotonic().since(Monotonic::default()).as_secs(),
+            uptime_s: self.uptime_s(),
             endpoints: self.endpoints.clone(),
             draining: self.draining.get().map(|_| self.awaits()),
             levels: self.levels_now(),

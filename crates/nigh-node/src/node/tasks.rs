@@ -1,6 +1,6 @@
 //! The tasks of a running node: its doors, and the work beside the requests.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use nigh_dispatch::AnswerStates;
 use nigh_lambda::LambdaDoor;
@@ -13,6 +13,7 @@ use super::running::{RunningNode, end_with_membership};
 use super::workflows::lead_executions;
 use crate::admin::{self, TcpDoor};
 use crate::background;
+use crate::cluster::members::MemberSource;
 use crate::cluster::memory::{MemberMemory, MemoryDoor, MemoryHost};
 use crate::outside_door::OutsideDoor;
 
@@ -54,6 +55,7 @@ impl Tasks {
             let (present, over, until) = (cluster.present(), running.asked_to_stop.clone(), running.stop.clone());
             tasks.spawn(member.follow(present, over, until));
             cluster.serve_records(parts.activations.clone());
+            cluster.serve_members(Arc::downgrade(running) as Weak<dyn MemberSource>);
             let memory = &parts.objects.memory;
             let door = Arc::new(MemoryDoor(memory.clone()));
             cluster.serve(Arc::new(MemoryHost(memory.clone())), Some(door)).await?;
