@@ -2,11 +2,8 @@
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 
-/// The page has scripts, styles and pictures of its own only, none inline.
-const CONTENT_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
-                              img-src 'self' data:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 const USUAL: [(HeaderName, &str); 7] = [
-    (header::CONTENT_SECURITY_POLICY, CONTENT_POLICY),
+    (header::CONTENT_SECURITY_POLICY, nigh_page::CONTENT_SECURITY_POLICY),
     (header::CACHE_CONTROL, "no-store"),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::REFERRER_POLICY, "no-referrer"),
