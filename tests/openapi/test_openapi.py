@@ -1,6 +1,7 @@
 """The description of the admin API, and whether a running node answers as it says.
 
-`scripts/test-python.sh` starts the node: NIGH_TEST_STATE is its state folder. Its events are retried at once.
+`scripts/test-python.sh` starts the node: NIGH_TEST_STATE is its state folder, NIGH_TEST_ADMIN_KEY what `nigh keys create`
+printed of a key that operates. Its events are retried at once.
 """
 
 from __future__ import annotations
@@ -55,9 +56,10 @@ class AsDescribed(unittest.TestCase):
     def setUpClass(cls) -> None:
         state = Path(os.environ["NIGH_TEST_STATE"])
         endpoints = json.loads((state / "endpoints.json").read_text(encoding="utf-8"))
-        cls.client = Client(endpoints["admin"], keys(state))
+        operator = json.loads(os.environ["NIGH_TEST_ADMIN_KEY"])
+        cls.client = Client(endpoints["admin"], (operator["key"]["id"], operator["secret"]))
         cls.document = json.loads(cls.client.ask("GET", "/v1/openapi.json").body)
-        access, secret = cls.client.key or ("", "")
+        access, secret = keys(state)
         account = {
             "aws_access_key_id": access, "aws_secret_access_key": secret, "region_name": endpoints["region"],
         }
@@ -111,6 +113,8 @@ class AsDescribed(unittest.TestCase):
             values = self.values
             if path.startswith("/events/"):
                 values = self.values | {"id": self.dead[0]}
+            if path.startswith("/keys/") and self.client.key:
+                values = self.values | {"key": self.client.key[0]}
             asked = filled(path, operation, values)
             if "text/event-stream" in operation["responses"]["200"].get("content", {}):
                 answer, events = self.client.first_events(f"{asked}?view=hierarchy", 1)
@@ -137,6 +141,14 @@ class AsDescribed(unittest.TestCase):
             ("POST", "/llc/profile", of | {"events": [{"a": 1}], "form": "bisection", "force": False}, {}, (200,)),
             ("POST", "/functions/{namespace}/{function}/invoke", {"a": 1}, {}, (200,)),
             ("PUT", "/objects/{namespace}/{bucket}", "text", {"key": "put"}, (200,)),
+            ("POST", "/keys", {"name": "second", "role": "view"}, {}, (200,)),
+            ("POST", "/keys/{key}/disable", None, {"key": "second"}, (204,)),
+            ("POST", "/keys/{key}/enable", None, {"key": "second"}, (204,)),
+            ("POST", "/keys/{key}/rotate", None, {"key": "second"}, (200,)),
+            ("POST", "/keys/{key}/rm", None, {"key": "second"}, (204,)),
+            ("POST", "/namespaces", {"name": "described"}, {}, (200,)),
+            ("POST", "/namespaces/{namespace}/quota", {"functions": 1}, {"namespace": "described"}, (204,)),
+            ("POST", "/namespaces/{namespace}/rm", None, {"namespace": "described"}, (204, 409)),
             ("POST", "/session", None, {}, (200,)),
             ("POST", "/sign-in-links", None, {}, (200,)),
             ("DELETE", "/session", None, {}, (204,)),

@@ -11,7 +11,7 @@ use async_recursion::async_recursion as boxed;
 use async_trait::async_trait;
 use bytes::Bytes;
 use nigh_data::ObjectError;
-use nigh_engine::{NodeRole, PresentMember};
+use nigh_engine::{Namespaces, NodeRole, PresentMember};
 use nigh_invoke::invocation::{EventAttempt, InvocationResult, Invoke, InvokeError, InvokeRequest, UpcomingInvocation};
 use nigh_invoke::schedule_runner::LeadsNamespaces;
 use nigh_objects::cluster::Frontiers;
@@ -49,6 +49,12 @@ impl Dispatcher {
     /// The weight of `namespace` when several namespaces wait for nodes; 1 by default.
     pub fn set_share(&self, namespace: &Namespace, share: u32) {
         self.0.controller.lock().queue.set_weight(namespace.clone(), share);
+    }
+
+    /// From now on the namespaces that this process owns book no more memory than their quotas. Call this once.
+    pub fn limit_by(&self, namespaces: Namespaces) {
+        // A second call changes nothing.
+        let _ = self.0.quotas.set(namespaces);
     }
 
     /// Releases all namespaces and takes none any more: others own them from now on.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use nigh_data::ObjectError;
-use nigh_engine::{PresentMember, Registry};
+use nigh_engine::{Namespaces, PresentMember, Registry};
 use nigh_functions::function::FunctionSource;
 use nigh_invoke::applications::Applications;
 use nigh_invoke::invocation::gate::InvocationGate;
@@ -122,6 +122,8 @@ pub(super) struct DispatcherState {
     pub(super) handed: Mutex<KeptRuns>,
     /// Answers requests of the Step Functions API.
     pub(super) states: OnceLock<Weak<dyn AnswerStates>>,
+    /// The quotas of namespaces.
+    pub(super) quotas: OnceLock<Namespaces>,
     /// When a sandbox was made ahead for a function, as long as that is recent.
     pub(super) made_ahead: Mutex<HashMap<FunctionKey, Monotonic>>,
     pub(super) room: Notify,
@@ -179,6 +181,7 @@ impl DispatcherState {
             fences: Mutex::default(),
             handed: Mutex::default(),
             states: OnceLock::new(),
+            quotas: OnceLock::new(),
             made_ahead: Mutex::default(),
             room: Notify::new(),
             announced: Notify::new(),

@@ -86,6 +86,8 @@ impl DispatcherState {
         let name = &task.request.function;
         let found = self.parts.functions.find(&task.namespace, name).await;
         let function = found.ok_or_else(|| InvokeError::NotFound(name.clone()))?;
+        let booked = self.quotas.get().map(|quotas| quotas.book(&task.namespace, function.memory)).transpose();
+        let _until_the_end = booked.map_err(|over| InvokeError::TooManyRequests(over.to_string()))?;
         self.controller.lock().begins(&function)?;
         let ended = self.dispatched(task, &function, tries).await;
         self.controller.lock().ends(&function);

@@ -1,28 +1,43 @@
 //! Access keys and what each may do now: the only place that turns a request into a `Principal`.
 //!
-//! A namespace's keys are in the registry. A sandbox's key is in memory, ends with the sandbox, and is rejected while the
-//! sandbox runs no invocation. The calls of an invocation are counted while they are under way, so that the invocation's
-//! end can wait for calls that may still have an effect.
+//! A namespace's keys are in the registry; `changes` creates, limits and removes them, and each request is checked against
+//! its key's scope and its namespace's quota here. A sandbox's key is in memory, ends with the sandbox, and is rejected
+//! while the sandbox runs no invocation. The calls of an invocation are counted while they are under way, so that the
+//! invocation's end can wait for calls that may still have an effect.
+
+mod calls;
+mod changes;
+mod denied;
+mod description;
+mod document;
+mod reading;
+mod uses;
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_recursion::async_recursion as boxed;
-use nigh_terms::{AccessKeyId, Admission, FunctionName, InvocationId, Namespace, Principal, SandboxId, SecretKey};
+use nigh_terms::{
+    AccessKeyId, AdminRole, Admission, Clock, FunctionName, InvocationId, Namespace, Principal, SandboxId, SecretKey,
+    SystemClock,
+};
 use parking_lot::RwLock;
-use serde::{Deserialize, Serialize};
-use thiserror::Error;
-use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
-use tokio_util::task::TaskTracker;
-use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use crate::{Registry, RegistryChange, RegistryError};
+pub use self::calls::CallGuard;
+use self::calls::Calls;
+pub use self::changes::KeyError;
+pub use self::denied::AccessDenied;
+pub use self::description::{Action, KeyDescription, KeyScope};
+pub use self::uses::KEY_USES_WRITTEN_EVERY;
+use crate::namespaces::Namespaces;
 
 /// The holder of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Holder {
-    /// A client of the namespace.
-    Client(Namespace),
+enum Holder {
+    /// A client of a namespace.
+    Client(Arc<KeyDescription>),
     /// A sandbox of one function.
     Sandbox {
         /// The sandbox's namespace.
@@ -34,51 +49,6 @@ pub enum Holder {
     },
 }
 
-/// Why a request is rejected.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum AccessDenied {
-    /// Nobody has this key, or its sandbox has ended.
-    #[error("the access key {0} does not exist")]
-    UnknownKey(AccessKeyId),
-    /// The sandbox is between invocations.
-    #[error("sandbox {0} runs no invocation; requests for data are rejected until the next one begins")]
-    BetweenInvocations(SandboxId),
-}
-
-/// The calls of one invocation.
-#[derive(Clone, Debug, Default)]
-struct Calls {
-    /// Cancelled when the invocation has ended.
-    ended: CancellationToken,
-    under_way: TaskTracker,
-}
-
-impl Calls {
-    fn end(&self) {
-        self.under_way.close();
-        self.ended.cancel();
-    }
-}
-
-/// A call under way. Hold it until the call can have no more effect: the invocation's end waits for it.
-#[derive(Debug)]
-pub struct CallGuard(Option<(CancellationToken, TaskTrackerToken)>);
-
-impl CallGuard {
-    /// True if the invocation has ended; never for a client of the namespace.
-    #[must_use]
-    pub fn is_cancelled(&self) -> bool {
-        self.0.as_ref().is_some_and(|(ended, _)| ended.is_cancelled())
-    }
-
-    /// Is cancelled when the invocation has ended, and then a call whose request is incomplete must be dropped; none for a
-    /// client of the namespace.
-    #[must_use]
-    pub fn cancelled(&self) -> Option<WaitForCancellationFutureOwned> {
-        self.0.as_ref().map(|(ended, _)| ended.clone().cancelled_owned())
-    }
-}
-
 #[derive(Debug)]
 struct Entry {
     secret: SecretKey,
@@ -87,101 +57,70 @@ struct Entry {
     admission: Admission,
     /// The calls of the current invocation, or of the last one.
     calls: Calls,
+    /// When a client's key was last used here, in milliseconds since 1970; zero: never.
+    used: AtomicU64,
+    /// The last use that is in the registry.
+    used_written: AtomicU64,
 }
 
-/// The format version of a key's document that this build writes.
-const FORMAT: u32 = 1;
+impl Entry {
+    fn new(secret: SecretKey, holder: Holder) -> Self {
+        Self {
+            secret,
+            holder,
+            invocation: None,
+            admission: Admission::Always,
+            calls: Calls::default(),
+            used: AtomicU64::new(0),
+            used_written: AtomicU64::new(0),
+        }
+    }
 
-/// The format version of documents without a number: the first ones had none.
-const fn first() -> u32 {
-    1
-}
-
-/// The part that every format of the document has.
-#[derive(Deserialize)]
-struct Format {
-    #[serde(default = "first")]
-    format: u32,
-}
-
-#[derive(Serialize, Deserialize)]
-struct StoredKey {
-    #[serde(default = "first")]
-    format: u32,
-    namespace: Namespace,
-    secret: SecretKey,
+    /// The description of a client's key.
+    fn client(&self) -> Option<&Arc<KeyDescription>> {
+        match &self.holder {
+            Holder::Client(key) => Some(key),
+            Holder::Sandbox { .. } => None,
+        }
+    }
 }
 
 /// The registry's table of the namespaces' keys, secrets included.
 pub const ACCESS_KEYS_TABLE: &str = "access-keys";
 
-/// All keys of a node.
-#[derive(Clone, Debug, Default)]
+struct Shared {
+    entries: RwLock<HashMap<AccessKeyId, Entry>>,
+    namespaces: Namespaces,
+    clock: Arc<dyn Clock>,
+}
+
+/// All keys of a node, and the quotas of the namespaces for which they act. A clone is another handle to them.
+#[derive(Clone)]
 pub struct AccessKeys {
-    entries: Arc<RwLock<HashMap<AccessKeyId, Entry>>>,
+    shared: Arc<Shared>,
+}
+
+impl fmt::Debug for AccessKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AccessKeys").field("entries", &self.shared.entries).finish_non_exhaustive()
+    }
+}
+
+impl Default for AccessKeys {
+    fn default() -> Self {
+        Self::new(Namespaces::default(), Arc::new(SystemClock::new()))
+    }
 }
 
 impl AccessKeys {
-    /// Reads the namespaces' keys. A damaged key stays in the registry, is named in the log, and is rejected.
-    ///
-    /// # Errors
-    /// If the registry cannot be read, or holds a key that a newer Nigh wrote.
-    #[boxed]
-    pub async fn load(registry: &dyn Registry) -> Result<Self, RegistryError> {
-        let keys = Self::default();
-        for (id, stored) in registry.list(ACCESS_KEYS_TABLE, "").await? {
-            if let Some(key) = decode(&id, &stored.value)? {
-                keys.insert(AccessKeyId::new(id), key.secret, Holder::Client(key.namespace));
-            }
-        }
-        Ok(keys)
+    fn new(namespaces: Namespaces, clock: Arc<dyn Clock>) -> Self {
+        Self { shared: Arc::new(Shared { entries: RwLock::default(), namespaces, clock }) }
     }
 
-    /// Follows the writes and deletions of other processes, until `registry` ends or all handles are dropped. While the
-    /// servers are unreachable it learns nothing; then it learns all that it missed.
-    ///
-    /// # Errors
-    /// If the watch cannot begin.
-    #[boxed]
-    pub async fn follow(&self, registry: &dyn Registry) -> Result<(), RegistryError> {
-        let mut changes = registry.watch(ACCESS_KEYS_TABLE).await?;
-        let entries = Arc::downgrade(&self.entries);
-        tokio::spawn(async move {
-            while let Some(RegistryChange { key, now }) = changes.recv().await {
-                let Some(entries) = entries.upgrade() else { return };
-                let (keys, id) = (Self { entries }, AccessKeyId::new(&key));
-                match now.map(|now| decode(&key, &now.value)) {
-                    None => keys.revoke(&id),
-                    // A secret never changes: a known key keeps its entry, with its calls.
-                    Some(Ok(Some(_))) if keys.secret(&id).is_some() => {}
-                    Some(Ok(Some(stored))) => keys.insert(id, stored.secret, Holder::Client(stored.namespace)),
-                    Some(Ok(None)) => {}
-                    Some(Err(error)) => {
-                        tracing::error!(%error, "an access key of another node cannot be read; this node rejects it")
-                    }
-                }
-            }
-        });
-        Ok(())
-    }
-
-    /// Creates a key for clients of `namespace`, durable before it is returned.
-    ///
-    /// # Errors
-    /// If the registry cannot be written.
-    #[boxed]
-    pub async fn issue(
-        &self,
-        registry: &dyn Registry,
-        namespace: &Namespace,
-    ) -> Result<(AccessKeyId, SecretKey), RegistryError> {
-        let (id, secret) = (AccessKeyId::random(), SecretKey::random());
-        let stored = StoredKey { format: FORMAT, namespace: namespace.clone(), secret: secret.clone() };
-        let document =
-            serde_json::to_vec(&stored).map_err(|error| RegistryError::Storage(format!("access key: {error}")))?;
-        registry.put(ACCESS_KEYS_TABLE, id.as_str(), document, None).await?;
-        self.insert(id.clone(), secret.clone(), Holder::Client(namespace.clone()));
-        Ok((id, secret))
+    /// The namespaces' quotas.
+    #[must_use]
+    pub fn namespaces(&self) -> &Namespaces {
+        &self.shared.namespaces
     }
 
     /// Creates a key for one sandbox, which may do nothing until an invocation begins.
@@ -201,7 +140,7 @@ impl AccessKeys {
     /// invocation; `settled` waits for their end.
     pub fn set_invocation(&self, id: &AccessKeyId, invocation: Option<InvocationId>) {
         let earlier = {
-            let mut entries = self.entries.write();
+            let mut entries = self.shared.entries.write();
             let Some(entry) = entries.get_mut(id) else { return };
             entry.invocation = invocation;
             // The calls of the last invocation stay, because `settled` may wait for them.
@@ -213,7 +152,7 @@ impl AccessKeys {
 
     /// Sets whether objects that the sandbox reads from now on are cached. By default they are.
     pub fn set_admission(&self, id: &AccessKeyId, admission: Admission) {
-        if let Some(entry) = self.entries.write().get_mut(id) {
+        if let Some(entry) = self.shared.entries.write().get_mut(id) {
             entry.admission = admission;
         }
     }
@@ -222,7 +161,7 @@ impl AccessKeys {
     /// invocation has ended.
     #[boxed]
     pub async fn settled(&self, id: &AccessKeyId) {
-        let calls = self.entries.read().get(id).map(|entry| entry.calls.under_way.clone());
+        let calls = self.shared.entries.read().get(id).map(|entry| entry.calls.under_way.clone());
         if let Some(under_way) = calls {
             under_way.wait().await;
         }
@@ -230,7 +169,7 @@ impl AccessKeys {
 
     /// Removes the key at once, and cancels its calls.
     pub fn revoke(&self, id: &AccessKeyId) {
-        let gone = self.entries.write().remove(id);
+        let gone = self.shared.entries.write().remove(id);
         if let Some(entry) = gone {
             entry.calls.end();
         }
@@ -239,24 +178,57 @@ impl AccessKeys {
     /// The secret that `id` signs with.
     #[must_use]
     pub fn secret(&self, id: &AccessKeyId) -> Option<SecretKey> {
-        self.entries.read().get(id).map(|entry| entry.secret.clone())
+        self.shared.entries.read().get(id).map(|entry| entry.secret.clone())
     }
 
-    /// The secret that `id` signs with, if it is a client's key and no sandbox's.
+    /// The secret that `id` signs with, if it is a client's key, no sandbox's, and neither disabled nor expired.
     #[must_use]
     pub fn client_secret(&self, id: &AccessKeyId) -> Option<SecretKey> {
-        let entries = self.entries.read();
-        let entry = entries.get(id).filter(|entry| matches!(entry.holder, Holder::Client(_)));
-        entry.map(|entry| entry.secret.clone())
+        let entries = self.shared.entries.read();
+        let entry = entries.get(id)?;
+        entry.client()?.check_use(id, || self.shared.clock.wall()).ok()?;
+        Some(entry.secret.clone())
+    }
+
+    /// What the client's key `access_key` may do at the admin API; none if `secret` is not its secret, or it may do
+    /// nothing there.
+    #[must_use]
+    pub fn admin_role(&self, access_key: &str, secret: &SecretKey) -> Option<AdminRole> {
+        let id = AccessKeyId::new(access_key);
+        let known = self.client_secret(&id)?;
+        if !known.equals(secret) {
+            return None;
+        }
+        let entries = self.shared.entries.read();
+        let entry = entries.get(&id)?;
+        let role = entry.client()?.role?;
+        entry.used.store(self.shared.clock.wall().millis(), Ordering::Relaxed);
+        Some(role)
+    }
+
+    /// A client's key; none if there is no such key, or it is a sandbox's.
+    #[must_use]
+    pub fn describe(&self, id: &AccessKeyId) -> Option<KeyDescription> {
+        self.shared.entries.read().get(id)?.client().map(|key| KeyDescription::clone(key))
+    }
+
+    /// All clients' keys, by id.
+    #[must_use]
+    pub fn clients(&self) -> Vec<(AccessKeyId, KeyDescription)> {
+        let entries = self.shared.entries.read();
+        let clients = entries.iter().filter_map(|(id, entry)| Some((id.clone(), entry.client()?)));
+        let mut clients: Vec<_> = clients.map(|(id, key)| (id, KeyDescription::clone(key))).collect();
+        clients.sort_by(|a, b| a.0.cmp(&b.0));
+        clients
     }
 
     /// The keys of `namespace`'s clients, by id.
     #[must_use]
     pub fn of_namespace(&self, namespace: &Namespace) -> Vec<AccessKeyId> {
-        let entries = self.entries.read();
+        let entries = self.shared.entries.read();
         let mut ids: Vec<_> = entries
             .iter()
-            .filter(|(_, entry)| matches!(&entry.holder, Holder::Client(holder) if holder == namespace))
+            .filter(|(_, entry)| entry.client().is_some_and(|key| key.namespace == *namespace))
             .map(|(id, _)| id.clone())
             .collect();
         ids.sort();
@@ -266,10 +238,46 @@ impl AccessKeys {
     /// The principal of a request that is signed with `id`.
     ///
     /// # Errors
-    /// If the key is unknown, or its sandbox runs no invocation.
+    /// If the key is unknown, disabled or expired, or its sandbox runs no invocation.
     pub fn principal(&self, id: &AccessKeyId) -> Result<Principal, AccessDenied> {
-        let entries = self.entries.read();
-        principal(id, entries.get(id))
+        let entries = self.shared.entries.read();
+        self.principal_of(id, entries.get(id))
+    }
+
+    /// The principal of a request that is signed with `id` and is about to do `action`. The request is not counted yet:
+    /// its signature may be wrong.
+    ///
+    /// # Errors
+    /// The same as for `principal`, or if the key's scope does not have the action.
+    pub fn authorize(&self, id: &AccessKeyId, action: Action<'_>) -> Result<Principal, AccessDenied> {
+        let entries = self.shared.entries.read();
+        let entry = entries.get(id);
+        let who = self.principal_of(id, entry)?;
+        check_scope(id, entry, action)?;
+        Ok(who)
+    }
+
+    /// Accepts a request whose signature was checked and that is about to do `action`: counts it against the quota of its
+    /// namespace and as a use of its key. The call counts as in progress until the guard is dropped.
+    ///
+    /// # Errors
+    /// The same as for `authorize`, or if the namespace uses all that it may use.
+    pub fn admit(&self, id: &AccessKeyId, action: Action<'_>) -> Result<(Principal, CallGuard), AccessDenied> {
+        // Under the lock: either `set_invocation` sees the call, or the call sees the new invocation.
+        let entries = self.shared.entries.read();
+        let entry = entries.get(id);
+        let who = self.principal_of(id, entry)?;
+        check_scope(id, entry, action)?;
+        let Shared { namespaces, clock, .. } = &*self.shared;
+        if let Some(entry) = entry.filter(|entry| entry.client().is_some()) {
+            entry.used.store(clock.wall().millis(), Ordering::Relaxed);
+            namespaces.take_request(&who.namespace, || clock.monotonic())?;
+        }
+        if let Action::Store { bytes, .. } = action {
+            namespaces.store(&who.namespace, bytes)?;
+        }
+        let guard = guard(&who, entry);
+        Ok((who, guard))
     }
 
     /// The principal of a request that is signed with `id` and may have an effect. The call counts as in progress until
@@ -279,55 +287,57 @@ impl AccessKeys {
     /// The same as for `principal`.
     pub fn enter(&self, id: &AccessKeyId) -> Result<(Principal, CallGuard), AccessDenied> {
         // Under the lock: either `set_invocation` sees the call, or the call sees the new invocation.
-        let entries = self.entries.read();
+        let entries = self.shared.entries.read();
         let entry = entries.get(id);
-        let who = principal(id, entry)?;
-        let guard = entry
-            .filter(|_| who.invocation.is_some())
-            .map(|entry| (entry.calls.ended.clone(), entry.calls.under_way.token()));
-        Ok((who, CallGuard(guard)))
+        let who = self.principal_of(id, entry)?;
+        let guard = guard(&who, entry);
+        Ok((who, guard))
+    }
+
+    fn principal_of(&self, id: &AccessKeyId, entry: Option<&Entry>) -> Result<Principal, AccessDenied> {
+        let entry = entry.ok_or_else(|| AccessDenied::UnknownKey(id.clone()))?;
+        match (&entry.holder, entry.invocation) {
+            (Holder::Client(key), _) => {
+                key.check_use(id, || self.shared.clock.wall())?;
+                Ok(Principal::outside(key.namespace.clone()))
+            }
+            (Holder::Sandbox { sandbox, .. }, None) => Err(AccessDenied::BetweenInvocations(*sandbox)),
+            (Holder::Sandbox { namespace, function, sandbox }, Some(invocation)) => {
+                let inside = Principal::inside(namespace.clone(), function.clone(), *sandbox, invocation);
+                Ok(Principal { admission: entry.admission, ..inside })
+            }
+        }
     }
 
     fn insert(&self, id: AccessKeyId, secret: SecretKey, holder: Holder) {
-        let entry = Entry { secret, holder, invocation: None, admission: Admission::Always, calls: Calls::default() };
-        self.entries.write().insert(id, entry);
+        self.shared.entries.write().insert(id, Entry::new(secret, holder));
     }
-}
 
-/// Reads a key's document; none if it is damaged.
-fn decode(id: &str, document: &[u8]) -> Result<Option<StoredKey>, RegistryError> {
-    if let Ok(Format { format }) = serde_json::from_slice(document)
-        && format > FORMAT
-    {
-        return Err(RegistryError::Storage(format!(
-            "access key {id} has format {format}, this build reads up to {FORMAT}; start the newer nigh that wrote it"
-        )));
-    }
-    match serde_json::from_slice(document) {
-        Ok(stored) => Ok(Some(stored)),
-        Err(error) => {
-            // The log must not have the document, because that may have the secret.
-            tracing::warn!(
-                id,
-                line = error.line(),
-                column = error.column(),
-                "an access key cannot be read; it is refused"
-            );
-            Ok(None)
+    /// Takes over a client's key as the registry has it. A secret never changes.
+    fn learn(&self, id: AccessKeyId, secret: SecretKey, key: KeyDescription) {
+        let mut entries = self.shared.entries.write();
+        let holder = Holder::Client(Arc::new(key));
+        match entries.get_mut(&id) {
+            Some(entry) => entry.holder = holder,
+            None => drop(entries.insert(id, Entry::new(secret, holder))),
         }
     }
 }
 
-fn principal(id: &AccessKeyId, entry: Option<&Entry>) -> Result<Principal, AccessDenied> {
-    let entry = entry.ok_or_else(|| AccessDenied::UnknownKey(id.clone()))?;
-    match (&entry.holder, entry.invocation) {
-        (Holder::Client(namespace), _) => Ok(Principal::outside(namespace.clone())),
-        (Holder::Sandbox { sandbox, .. }, None) => Err(AccessDenied::BetweenInvocations(*sandbox)),
-        (Holder::Sandbox { namespace, function, sandbox }, Some(invocation)) => {
-            let inside = Principal::inside(namespace.clone(), function.clone(), *sandbox, invocation);
-            Ok(Principal { admission: entry.admission, ..inside })
+/// Refuses a client's key whose scope does not have `action`.
+fn check_scope(id: &AccessKeyId, entry: Option<&Entry>, action: Action<'_>) -> Result<(), AccessDenied> {
+    match entry.and_then(Entry::client) {
+        Some(key) if !key.scope.allows(action) => {
+            Err(AccessDenied::OutOfScope { key: id.clone(), action: action.to_string() })
         }
+        _ => Ok(()),
     }
+}
+
+/// Counts a call of `who` until the guard is dropped; only calls of invocations are counted.
+fn guard(who: &Principal, entry: Option<&Entry>) -> CallGuard {
+    let entry = entry.filter(|_| who.invocation.is_some());
+    CallGuard(entry.map(|entry| (entry.calls.ended.clone(), entry.calls.under_way.token())))
 }
 
 #[cfg(test)]

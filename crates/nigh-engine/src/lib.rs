@@ -11,6 +11,7 @@ pub mod journal;
 mod ledger;
 mod lock_file;
 mod membership;
+mod namespaces;
 #[cfg(feature = "cluster")]
 pub mod nats;
 mod node_numbers;
@@ -27,7 +28,10 @@ mod state_file;
 mod state_tables;
 mod sync;
 
-pub use access_keys::{ACCESS_KEYS_TABLE, AccessDenied, AccessKeys, CallGuard, Holder};
+pub use access_keys::{
+    ACCESS_KEYS_TABLE, AccessDenied, AccessKeys, Action, CallGuard, KEY_USES_WRITTEN_EVERY, KeyDescription, KeyError,
+    KeyScope,
+};
 pub use group_writer::PendingCommit;
 pub use histories::{
     Histories, HistoryChange, HistoryId, LocalHistories, SharedHistories, StoredHistory, TOGETHER_MAX,
@@ -39,6 +43,9 @@ pub use ledger::{
 };
 pub use lock_file::LockFile;
 pub use membership::{LocalMembership, Members, Membership};
+pub use namespaces::{
+    ListingStart, MemoryBooking, NAMESPACES_TABLE, NamespaceError, NamespaceQuota, Namespaces, OverQuota,
+};
 pub use node_numbers::{NODE_NUMBERS_TABLE, known_number, node_number};
 pub use outbox::{Outbox, OutboxChange, OutboxId, StoredPromise};
 pub use presence::{NodeRole, Presence, PresentMember};

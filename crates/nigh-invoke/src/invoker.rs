@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use async_recursion::async_recursion as boxed;
 use async_trait::async_trait;
-use nigh_engine::AccessKeys;
+use nigh_engine::{AccessKeys, MemoryBooking};
 use nigh_functions::function::{Function, FunctionSource};
 use nigh_protocol::{Dispatch, Member};
 use nigh_sandbox::data_door::DataDoor;
@@ -189,15 +189,16 @@ impl Invoker {
         }
     }
 
-    /// Runs `request` in a task of its own. `why` says how a controller chose this node.
+    /// Runs `request` in a task of its own, which holds `booking`. `why` says how a controller chose this node.
     async fn run_to_end(
         &self,
         function: Arc<Function>,
         request: CheckedRequest,
         entrance: Entrance,
         why: Option<String>,
+        booking: Option<MemoryBooking>,
     ) -> Result<InvocationResult, InvokeError> {
-        let run = self.inner.tasks.spawn(Arc::clone(&self.inner).run(function, request, entrance, why));
+        let run = self.inner.tasks.spawn(Arc::clone(&self.inner).run(function, request, entrance, why, booking));
         run.await.unwrap_or_else(|lost| {
             tracing::error!(error = %lost, "an invocation was lost");
             Err(InvokeError::Internal("the invocation was lost; Nigh's log says why".to_owned()))
@@ -210,7 +211,10 @@ impl Invoker {
         let name = &request.request.function;
         let found = self.inner.functions.find(namespace, name).await;
         let function = found.ok_or_else(|| InvokeError::NotFound(name.clone()))?;
-        self.run_to_end(function, request, entrance, None).await
+        let quotas = self.inner.executor.keys.namespaces();
+        let booking = quotas.book(namespace, function.memory);
+        let booking = booking.map_err(|over| InvokeError::TooManyRequests(over.to_string()))?;
+        self.run_to_end(function, request, entrance, None, booking).await
     }
 }
 
@@ -228,8 +232,9 @@ impl InvokerState {
         request: CheckedRequest,
         entrance: Entrance,
         why: Option<String>,
+        booking: Option<MemoryBooking>,
     ) -> Result<InvocationResult, InvokeError> {
-        let asked = self.clock.monotonic();
+        let (asked, _until_the_end) = (self.clock.monotonic(), booking);
         let CheckedRequest { request, client_context } = request;
         self.latest.lock().had(&function, &request.payload);
         let mut call = Call {
@@ -300,7 +305,8 @@ impl RunDispatched for Invoker {
     ) -> Result<InvocationResult, InvokeError> {
         let dispatch = Dispatch { to, token: request.token.clone() };
         let request = CheckedRequest::of(request)?;
-        self.run_to_end(function, request, Entrance::Dispatched(dispatch), Some(why.to_owned())).await
+        // The dispatch owner has booked its memory.
+        self.run_to_end(function, request, Entrance::Dispatched(dispatch), Some(why.to_owned()), None).await
     }
 
     fn vacancy(&self) -> Vacancy {

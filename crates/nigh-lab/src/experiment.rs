@@ -18,6 +18,7 @@ mod outside;
 mod pipelines;
 mod power;
 mod prewarm;
+mod quotas;
 mod scheduling;
 mod shrink_impact;
 mod single;
@@ -60,6 +61,8 @@ enum ExperimentCommand {
     Lies(lies::LiesArgs),
     /// Many slow clients at a node's doors: what honest clients notice of them; it shall be nothing
     SlowClients(slow_clients::SlowClientsArgs),
+    /// A tenant at ten times its quota: what another tenant notices of it, and how it is refused
+    Quotas(quotas::QuotasArgs),
     /// A cluster for each seed, in virtual time, under many faults at once: no promise of the contract may break
     Storm(storm::StormArgs),
     /// Which copies the cache evicts: policies on a day of recorded invocations (OFC section 6.3)
@@ -119,6 +122,7 @@ impl ExperimentArgs {
             ExperimentCommand::Escape(escape) => escape.run(machine, json).await,
             ExperimentCommand::Lies(lies) => lies.run(machine, json).await,
             ExperimentCommand::SlowClients(slow) => Box::pin(slow.run(machine, json)).await,
+            ExperimentCommand::Quotas(quotas) => Box::pin(quotas.run(machine, json)).await,
             ExperimentCommand::Storm(storm) => storm.run(machine, json),
             ExperimentCommand::Eviction(eviction) => eviction.run(machine, json),
             ExperimentCommand::Scheduling(scheduling) => scheduling.run(machine, json),

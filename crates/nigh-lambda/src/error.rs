@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use http::StatusCode;
-use nigh_engine::AccessDenied;
+use nigh_engine::{AccessDenied, OverQuota};
 use nigh_functions::code_store::CodeStoreError;
 use nigh_functions::function_arn::FunctionReferenceError;
 use nigh_functions::function_store::FunctionStoreError;
@@ -134,8 +134,21 @@ impl From<SignatureError> for LambdaError {
 impl From<AccessDenied> for LambdaError {
     fn from(error: AccessDenied) -> Self {
         match error {
-            AccessDenied::UnknownKey(_) => Self::unrecognized_client(error.to_string()),
-            AccessDenied::BetweenInvocations(_) => Self::access_denied(error.to_string()),
+            AccessDenied::UnknownKey(_) | AccessDenied::Disabled(_) | AccessDenied::Expired { .. } => {
+                Self::unrecognized_client(error.to_string())
+            }
+            AccessDenied::BetweenInvocations(_) | AccessDenied::OutOfScope { .. } => {
+                Self::access_denied(error.to_string())
+            }
+            AccessDenied::OverQuota(OverQuota::Functions { .. } | OverQuota::Stored { .. }) => {
+                Self::code_storage(error.to_string())
+            }
+            AccessDenied::OverQuota(OverQuota::Requests { .. }) => {
+                Self::too_many_requests(error.to_string()).because("CallerRateLimitExceeded")
+            }
+            AccessDenied::OverQuota(OverQuota::Memory { .. }) => {
+                Self::too_many_requests(error.to_string()).because("ConcurrentInvocationLimitExceeded")
+            }
         }
     }
 }

@@ -6,6 +6,7 @@
 //! the Step Functions API (`states`) and EventBridge Scheduler's (`scheduler`). Requests for versions, aliases or images
 //! get an error that says that there are none.
 
+mod actions;
 pub mod cloud_event;
 mod code_objects;
 mod concurrency;

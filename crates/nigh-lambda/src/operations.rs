@@ -10,6 +10,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 use nigh_data::ObjectError;
+use nigh_engine::AccessDenied;
 use nigh_functions::code_archive::{Archive, ArchiveLimits};
 use nigh_functions::function_arn::{LATEST, function_arn, parse_function_reference};
 use nigh_functions::function_caching;
@@ -173,6 +174,9 @@ impl LambdaDoor {
         let find = move |arn: &str| layers.resolve(&namespace, arn).map_err(LambdaError::from);
         let (new, code) = off_the_path(move || validation::create(&body, &catalog, &find)).await?;
         self.check_environment(&request.who, new.settings.environment.as_ref())?;
+        let namespace = &request.who.namespace;
+        let deployed = self.parts.functions.totals(namespace).0;
+        self.parts.keys.namespaces().check_functions(namespace, deployed).map_err(AccessDenied::from)?;
         let archive = self.code(&request.who, code).await?;
         let created = self.parts.functions.create(&request.who.namespace, new, archive).await;
         let created = created.map_err(|error| self.refused(error))?;

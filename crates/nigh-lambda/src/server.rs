@@ -21,6 +21,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use super::actions::{action, function_of};
 use super::operations::Request;
 use super::response::{LambdaResponse, error_answer, header};
 use super::{LambdaDoor, LambdaError, Operation, states, stray};
@@ -124,8 +125,10 @@ impl LambdaDoor {
         let authorization = Authorization::of(&head.headers)?;
         authorization.check_claims(&head.headers, operation.service(), self.parts.clock.wall())?;
         let key = AccessKeyId::new(authorization.access_key);
-        // Rejects unknown keys before reading the body.
-        let requester = requester_of(&self.principal(&key)?, &key);
+        let function = function_of(operation);
+        let action = action(operation, function.as_ref());
+        // Rejects unknown keys, and what a key may not do, before reading the body.
+        let requester = requester_of(&self.parts.keys.authorize(&key, action)?, &key);
         let secret = self.parts.keys.secret(&key);
         let secret = secret.ok_or_else(|| LambdaError::unrecognized_client("the access key was revoked"))?;
 
@@ -140,11 +143,8 @@ impl LambdaDoor {
         };
         authorization.check_signature(&signed, &digest, &secret)?;
         // The key or its sandbox may have ended while the body arrived.
-        Ok(SignedRequest { who: self.principal(&key)?, key: key.to_string(), body, room })
-    }
-
-    fn principal(&self, key: &AccessKeyId) -> Result<Principal, LambdaError> {
-        Ok(self.parts.keys.principal(key)?)
+        let (who, _) = self.parts.keys.admit(&key, action)?;
+        Ok(SignedRequest { who, key: key.to_string(), body, room })
     }
 
     /// Takes the share of this request, and waits for memory for its body.

@@ -8,6 +8,7 @@ use http::request::Parts;
 use http::{HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
+use nigh_engine::AccessDenied;
 use nigh_functions::function_arn::{function_arn, parse_function_reference};
 use nigh_functions::function_store::{FunctionUrl, UrlAuth};
 use nigh_functions::function_url::{URL_ID_CHARS, UrlRequest, UrlTarget, event_of_request, response_of_answer};
@@ -228,10 +229,13 @@ impl LambdaDoor {
         head: &Parts,
         body: Incoming,
     ) -> Result<(Principal, Option<String>, Bytes, RoomGuard), LambdaError> {
-        let operation = Operation::Invoke("");
+        let operation = Operation::Invoke(function.as_str());
         match auth {
             UrlAuth::Nobody => {
                 let requester = format!("url {namespace}/{function}");
+                let clock = &self.parts.clock;
+                let counted = self.parts.keys.namespaces().take_request(&namespace, || clock.monotonic());
+                counted.map_err(AccessDenied::from)?;
                 let (body, room) = self.unsigned_body(&requester, operation, body).await?;
                 Ok((Principal::outside(namespace), None, body, room))
             }

@@ -12,9 +12,11 @@ mod events;
 mod functions;
 mod hierarchy;
 mod invoke;
+mod keys;
 mod live;
 mod logs;
 mod models;
+mod namespaces;
 mod objects;
 mod openapi;
 mod page;
@@ -63,6 +65,7 @@ use crate::llc::LlcStatus;
 use crate::profiling::{ModelRows, ProfileReport, ProfileRequest, ProfilingError};
 use crate::recent_invocations::RecentInvocations;
 use crate::status::{DrainStatus, Status};
+use crate::tenancy::Tenancy;
 
 pub use self::door::sign_in::SignInLink;
 pub(crate) use self::door::{Caller, SignIns, TcpDoor};
@@ -137,6 +140,8 @@ pub(crate) trait AdminSource: MemberSource + 'static {
     fn functions(&self) -> &FunctionStore;
     /// The source of a backup, and the time.
     fn backup(&self) -> (&BackupSource, Timestamp);
+    /// Manages keys and namespaces.
+    fn tenancy(&self) -> &Tenancy;
     /// The object memory.
     fn memory(&self) -> &ObjectMemory;
     /// Records features of objects; none if headers are not read.

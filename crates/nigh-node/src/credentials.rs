@@ -1,11 +1,14 @@
 //! Clients' keys, as profiles of an AWS credentials file, which `aws`, boto3 and `nigh` read.
 
+mod first_keys;
+
 use std::fmt::Write;
 use std::path::Path;
 
 use nigh_terms::{AccessKeyId, SecretKey};
 use thiserror::Error;
 
+pub(crate) use self::first_keys::FirstKeys;
 use crate::state_folder::{StateFolderError, write_private};
 
 /// A key of one profile.

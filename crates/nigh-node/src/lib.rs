@@ -39,6 +39,7 @@ pub mod state_folder;
 pub mod status;
 pub mod store;
 pub mod telemetry;
+pub mod tenancy;
 pub mod unpushed;
 mod writes;
 

@@ -7,10 +7,8 @@
 //! The admin API answers until the invocations have ended.
 //! After a kill at any point a restart is enough: acknowledged writes are in the store, the journal or the registry.
 
-mod admin_role;
 mod doors;
 mod error;
-mod first_keys;
 mod foundation;
 mod invocations;
 mod levels;
@@ -31,7 +29,9 @@ use std::time::Instant;
 
 use futures::future::BoxFuture;
 use nigh_invoke::activation_log::ActivationLog;
+use nigh_invoke::event_invoker::EventInvoker;
 use nigh_objects::Notifications;
+use nigh_openwhisk::entity_store::EntityStore;
 
 use nigh_sizing::object_sizes::{FeaturesOrSize, ObjectSizes};
 use nigh_terms::{Clock as _, SystemClock};
@@ -49,7 +49,7 @@ use self::workflows::Workflows;
 use crate::admin::{LiveViews, SignIns};
 use crate::backup::source::BackupSource;
 use crate::config::Configuration;
-use crate::credentials::Credentials;
+use crate::credentials::{Credentials, FirstKeys};
 use crate::endpoints::Endpoints;
 use crate::learning::MemoryModels;
 use crate::llc::Llc;
@@ -60,6 +60,7 @@ use crate::state_folder::{StateFolder, StateFolderError};
 use crate::status::Level;
 use crate::store;
 use crate::telemetry::Telemetry;
+use crate::tenancy::Tenancy;
 
 pub use self::error::NodeError;
 pub(crate) use self::open_files::few_files;
@@ -149,6 +150,7 @@ impl Node {
         let workflows = Workflows::open(&parts, &invocations, &events, histories).await?;
         notify_functions(&parts, FunctionTargets { functions: parts.functions.clone(), events: events.clone() })
             .await?;
+        let tenancy = tenancy_of(&parts, &invocations, &events, &workflows, entities.clone());
         let openwhisk = doors::openwhisk(&parts, &invocations, entities, whisk_records.clone());
         let lambda = Arc::new(doors::lambda(&parts, &invocations, &events, &workflows, openwhisk));
 
@@ -159,7 +161,8 @@ impl Node {
         let outside = OutsideDoor::new(parts.objects.memory.clone(), secrets, skew, parts.foundation.clock());
         let listeners = Listeners::bind(settings, paths).await?;
         let endpoints = listeners.endpoints(settings, paths)?;
-        let first_key = first_keys::issue(&parts.foundation).await?;
+        let first_key = tenancy.first.issue().await?;
+        tenancy.first.write_file()?;
         let backup = BackupSource::new(local.clone(), paths.clone(), settings, Some(parts.functions.clone()));
         let running = Arc::new(RunningNode {
             parts,
@@ -171,6 +174,7 @@ impl Node {
             records,
             whisk_records,
             backup,
+            tenancy,
             invocations,
             events,
             workflows,
@@ -275,6 +279,37 @@ fn remove_if_there(path: &Path) -> Result<(), StateFolderError> {
             Err(StateFolderError::Io { path: path.to_owned(), source })
         }
         _ => Ok(()),
+    }
+}
+
+/// What manages keys and namespaces.
+fn tenancy_of(
+    parts: &NodeParts,
+    invocations: &Invocations,
+    events: &EventInvoker,
+    workflows: &Workflows,
+    entities: EntityStore,
+) -> Tenancy {
+    let foundation = &parts.foundation;
+    let first = &foundation.settings.namespace;
+    let others = foundation.settings.namespaces.keys().filter(|name| *name != first);
+    Tenancy {
+        keys: foundation.keys.clone(),
+        registry: foundation.registry(),
+        clock: foundation.clock(),
+        first: FirstKeys {
+            keys: foundation.keys.clone(),
+            registry: foundation.registry(),
+            namespaces: std::iter::once(first).chain(others).cloned().collect(),
+            file: foundation.paths.credentials(),
+        },
+        namespace: first.clone(),
+        memory: parts.objects.memory.clone(),
+        functions: parts.functions.clone(),
+        entities,
+        machines: workflows.machines.clone(),
+        events: events.clone(),
+        invoke: Arc::clone(&invocations.invoke),
     }
 }
 

@@ -191,6 +191,36 @@ impl EntityStore {
         Ok(())
     }
 
+    /// How many entities a namespace has.
+    #[must_use]
+    pub fn count(&self, namespace: &Namespace) -> usize {
+        let tables = self.tables.read();
+        let Index { packages, triggers, rules, sequences } = &tables.0;
+        packages.get(namespace).map_or(0, BTreeMap::len)
+            + triggers.get(namespace).map_or(0, BTreeMap::len)
+            + rules.get(namespace).map_or(0, BTreeMap::len)
+            + sequences.get(namespace).map_or(0, BTreeMap::len)
+    }
+
+    /// Removes all entities of a namespace.
+    ///
+    /// # Errors
+    /// If the registry cannot be written, or another request changes an entity meanwhile; the rest stays.
+    #[boxed]
+    pub async fn clear(&self, namespace: &Namespace) -> Result<(), EntityStoreError> {
+        self.clear_kind::<Rule>(namespace).await?;
+        self.clear_kind::<Trigger>(namespace).await?;
+        self.clear_kind::<Sequence>(namespace).await?;
+        self.clear_kind::<Package>(namespace).await
+    }
+
+    async fn clear_kind<T: StoredEntity>(&self, namespace: &Namespace) -> Result<(), EntityStoreError> {
+        for (path, held) in self.all::<T>(namespace) {
+            self.delete::<T>(namespace, &path, held.revision).await?;
+        }
+        Ok(())
+    }
+
     /// The entity.
     pub(super) fn get<T: StoredEntity>(&self, namespace: &Namespace, path: &EntityPath) -> Option<RevisedEntity<T>> {
         T::table(&self.tables.read()).get(namespace)?.get(path).cloned()

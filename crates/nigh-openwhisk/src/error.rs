@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use http::StatusCode;
-use nigh_engine::AccessDenied;
+use nigh_engine::{AccessDenied, OverQuota};
 use nigh_functions::action::names::NameError;
 use nigh_functions::code_store::CodeStoreError;
 use nigh_functions::function_store::FunctionStoreError;
@@ -90,7 +90,14 @@ impl From<AccessDenied> for WhiskError {
     fn from(error: AccessDenied) -> Self {
         match error {
             AccessDenied::UnknownKey(_) => Self::unauthorized("The supplied authentication is invalid."),
-            AccessDenied::BetweenInvocations(_) => Self::refused(error.to_string()),
+            AccessDenied::Disabled(_) | AccessDenied::Expired { .. } => Self::unauthorized(error.to_string()),
+            AccessDenied::BetweenInvocations(_) | AccessDenied::OutOfScope { .. } => Self::refused(error.to_string()),
+            AccessDenied::OverQuota(OverQuota::Functions { .. } | OverQuota::Stored { .. }) => {
+                Self::bad_request(error.to_string())
+            }
+            AccessDenied::OverQuota(OverQuota::Requests { .. } | OverQuota::Memory { .. }) => {
+                Self::too_many(error.to_string())
+            }
         }
     }
 }

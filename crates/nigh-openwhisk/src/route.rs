@@ -1,6 +1,9 @@
 //! Finds the resource of a path; the door decides what a request may do with it. Pure.
 
+use http::Method;
+use nigh_engine::Action;
 use nigh_functions::action::names::{EntityName, EntityPath};
+use nigh_terms::FunctionName;
 use percent_encoding::percent_decode_str;
 
 use super::error::WhiskError;
@@ -72,6 +75,25 @@ pub(super) struct Web {
 }
 
 impl Route {
+    /// The function of an action's path.
+    pub(super) fn function(&self) -> Option<FunctionName> {
+        match self {
+            Self::One(_, Collection::Actions, path) => Some(path.function()),
+            _ => None,
+        }
+    }
+
+    /// What a request is about to do, for the check of its key's scope; `function` is the path's.
+    pub(super) fn action<'a>(&self, method: &Method, function: Option<&'a FunctionName>) -> Action<'a> {
+        let function = function.map(FunctionName::as_str);
+        match (function, method.as_str()) {
+            (Some(function), "POST") => Action::Invoke(function),
+            (Some(function), "GET") => Action::ReadFunction(function),
+            (None, "GET" | "HEAD") => Action::Read,
+            _ => Action::Change,
+        }
+    }
+
     /// Whether `path` belongs to this API.
     pub(super) fn is_ours(path: &str) -> bool {
         path.strip_prefix(ROOT).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -175,6 +197,19 @@ mod tests {
         let web = Route::of("/api/v1/web/guest/default/hello.json/a%20b/c").unwrap();
         let (namespace, action, rest) = ("guest".to_owned(), "hello.json".to_owned(), "/a%20b/c".to_owned());
         assert_eq!(web, Route::Web(Web { namespace, package: None, action, rest }));
+    }
+
+    #[test]
+    fn a_request_is_an_invocation_a_read_or_a_change() {
+        let of = |method: Method, path: &str| {
+            let route = Route::of(&format!("{ROOT}{path}")).unwrap();
+            route.action(&method, route.function().as_ref()).to_string()
+        };
+        assert_eq!(of(Method::POST, "/namespaces/_/actions/hello"), "invoke hello");
+        assert_eq!(of(Method::GET, "/namespaces/_/actions/hello"), "read function hello");
+        assert_eq!(of(Method::PUT, "/namespaces/_/actions/hello"), Action::Change.to_string());
+        assert_eq!(of(Method::GET, "/namespaces/_/actions"), Action::Read.to_string());
+        assert_eq!(of(Method::POST, "/namespaces/_/triggers/t"), Action::Change.to_string());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use http::{HeaderMap, header};
-use nigh_engine::AccessKeys;
+use nigh_engine::{AccessKeys, Action};
 use nigh_http::shares::{Share, Shares};
 use nigh_terms::{AccessKeyId, SecretKey as Secret};
 use s3s::access::{S3Access, S3AccessContext};
@@ -10,7 +10,9 @@ use s3s::auth::{Credentials, S3Auth, SecretKey};
 use s3s::{S3Error, S3ErrorCode, S3Result};
 use std::sync::Arc;
 
+use crate::actions::{action, copied_from};
 use crate::error::not_implemented;
+use crate::handlers::Handlers;
 use crate::notes::RequestNotes;
 use crate::telemetry::Operation;
 
@@ -43,8 +45,8 @@ impl S3Auth for Secrets {
         let unknown = || {
             S3Error::with_message(
                 S3ErrorCode::InvalidAccessKeyId,
-                "the access key does not exist, or not at this door, or died with its sandbox; a function's key is good at \
-                 its AWS_ENDPOINT_URL_S3",
+                "the access key does not exist, or not at this door, is disabled or has expired, or died with its sandbox; a \
+                 function's key is good at its AWS_ENDPOINT_URL_S3",
             )
         };
         let key = AccessKeyId::new(access_key);
@@ -74,9 +76,13 @@ pub(crate) fn take_share(shares: Option<&Arc<Shares>>, signer: Option<&Credentia
     shares.take(&signer.access_key).map(Some).ok_or_else(taken)
 }
 
-/// Denies a request without a signature, notes its operation, and takes its share before its body is read. Each handler
-/// checks what the signer may do.
-pub(crate) struct Signers(pub(crate) Option<Arc<Shares>>);
+/// Denies a request without a signature and one that its key's scope or its namespace's quota does not have, notes its
+/// operation, and takes its share before its body is read. Each handler finds for whom the signer acts.
+pub(crate) struct Signers {
+    /// None at a sandbox's door.
+    pub(crate) shares: Option<Arc<Shares>>,
+    pub(crate) handlers: Arc<Handlers>,
+}
 
 #[async_trait]
 impl S3Access for Signers {
@@ -89,7 +95,14 @@ impl S3Access for Signers {
         let unsigned = || {
             S3Error::with_message(S3ErrorCode::AccessDenied, "the request is not signed; sign it with an access key")
         };
-        let share = take_share(self.0.as_ref(), Some(context.credentials().ok_or_else(unsigned)?))?;
+        let signer = context.credentials().ok_or_else(unsigned)?;
+        let key = AccessKeyId::new(&*signer.access_key);
+        if let Some(bucket) = copied_from(context.headers()) {
+            self.handlers.authorize(&key, Action::ReadBucket(bucket))?;
+        }
+        let bucket = context.s3_path().get_bucket_name().unwrap_or_default();
+        self.handlers.admit(&key, action(operation, bucket, context.headers()))?;
+        let share = take_share(self.shares.as_ref(), Some(signer))?;
         if let Some(notes) = notes {
             notes.set_share(share);
         }

@@ -201,7 +201,7 @@ fn service(handlers: &Arc<Handlers>, secrets: Secrets, shares: Option<Arc<Shares
     let mut builder = S3ServiceBuilder::new(SharedHandlers(Arc::clone(handlers)));
     builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
     builder.set_auth(secrets);
-    builder.set_access(Signers(shares.clone()));
+    builder.set_access(Signers { shares: shares.clone(), handlers: Arc::clone(handlers) });
     builder.set_validation(AnyBucketName);
     builder.set_route(Routes { reads: Reads(Arc::clone(handlers)), shares });
     builder.build()

@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use nigh_data::ObjectError;
-use nigh_engine::LedgerError;
+use nigh_engine::{AccessDenied, LedgerError, OverQuota};
 use s3s::{S3Error, S3ErrorCode};
 
 use crate::http_date;
@@ -33,7 +33,27 @@ fn named(code: &'static str, status: StatusCode, message: String) -> S3Error {
 
 /// The S3 error that corresponds to `error`. One with the status 503 says when to try again.
 pub(crate) fn s3_error(error: ObjectError) -> S3Error {
-    let mut error = corresponding(error);
+    saying_when(corresponding(error))
+}
+
+/// The S3 error for a key that may not do what a request is about to do, now or at all. AWS calls a key that is inactive
+/// unknown; Ceph has the name for a full namespace.
+pub(crate) fn refused(why: AccessDenied) -> S3Error {
+    let message = why.to_string();
+    match why {
+        AccessDenied::UnknownKey(_) | AccessDenied::BetweenInvocations(_) | AccessDenied::OutOfScope { .. } => {
+            S3Error::with_message(S3ErrorCode::AccessDenied, message)
+        }
+        AccessDenied::Disabled(_) | AccessDenied::Expired { .. } => {
+            S3Error::with_message(S3ErrorCode::InvalidAccessKeyId, message)
+        }
+        AccessDenied::OverQuota(OverQuota::Stored { .. }) => named("QuotaExceeded", StatusCode::FORBIDDEN, message),
+        AccessDenied::OverQuota(_) => saying_when(S3Error::with_message(S3ErrorCode::SlowDown, message)),
+    }
+}
+
+/// The error, which says when to try again if its status is 503.
+fn saying_when(mut error: S3Error) -> S3Error {
     if error.status_code() == Some(StatusCode::SERVICE_UNAVAILABLE) {
         // The headers of an error replace those of its document.
         let mut headers = HeaderMap::with_capacity(2);

@@ -4,14 +4,14 @@
 use std::sync::Arc;
 
 use nigh_data::{ChecksumClaim, Digest};
-use nigh_engine::{AccessKeys, CallGuard};
+use nigh_engine::{AccessKeys, Action, CallGuard};
 use nigh_objects::ObjectMemory;
 use nigh_terms::{AccessKeyId, BucketName, Namespace, ObjectKey, Principal, Timestamp};
 use s3s::auth::Credentials;
 use s3s::dto::{Owner, Timestamp as WireTimestamp};
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Result};
 
-use crate::error::s3_error;
+use crate::error::{refused, s3_error};
 use crate::notes::RequestNotes;
 use crate::{checksum_headers, payload};
 
@@ -35,16 +35,23 @@ impl Handlers {
     /// The principal of a request; only this function decides it. The call counts as in progress until the guard is
     /// dropped.
     pub(crate) fn principal(&self, credentials: Option<&Credentials>) -> S3Result<(Principal, CallGuard)> {
-        let unsigned = || {
-            S3Error::with_message(S3ErrorCode::AccessDenied, "the request is not signed; sign it with an access key")
-        };
-        let credentials = credentials.ok_or_else(unsigned)?;
-        self.principal_of(&AccessKeyId::new(&*credentials.access_key))
+        self.principal_of(&signer(credentials)?)
     }
 
     /// The principal of a key, for the fast path.
     pub(crate) fn principal_of(&self, key: &AccessKeyId) -> S3Result<(Principal, CallGuard)> {
-        self.keys.enter(key).map_err(|why| S3Error::with_message(S3ErrorCode::AccessDenied, why.to_string()))
+        self.keys.enter(key).map_err(refused)
+    }
+
+    /// Checks that a key may do `action`, without counting a request.
+    pub(crate) fn authorize(&self, key: &AccessKeyId, action: Action<'_>) -> S3Result<()> {
+        self.keys.authorize(key, action).map(drop).map_err(refused)
+    }
+
+    /// Accepts a request that is about to do `action`, and returns its principal. The call counts as in progress until the
+    /// guard is dropped.
+    pub(crate) fn admit(&self, key: &AccessKeyId, action: Action<'_>) -> S3Result<(Principal, CallGuard)> {
+        self.keys.admit(key, action).map_err(refused)
     }
 
     /// Begins to handle a request: notes that the request's document was read, and returns the principal.
@@ -64,6 +71,13 @@ impl Handlers {
         check_document(request, checksum_headers::claim(&request.headers, None)?)?;
         Ok(who)
     }
+}
+
+/// The key that signed a request.
+pub(crate) fn signer(credentials: Option<&Credentials>) -> S3Result<AccessKeyId> {
+    let unsigned =
+        || S3Error::with_message(S3ErrorCode::AccessDenied, "the request is not signed; sign it with an access key");
+    Ok(AccessKeyId::new(&*credentials.ok_or_else(unsigned)?.access_key))
 }
 
 /// Compares a request's document with the digests that the request states.

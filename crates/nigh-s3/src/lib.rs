@@ -9,6 +9,7 @@
 //!
 //! The reference is the Amazon S3 API reference, API version 2006-03-01.
 
+mod actions;
 mod auth;
 mod buckets;
 mod checksum_headers;

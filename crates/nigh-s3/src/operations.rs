@@ -25,11 +25,13 @@ use s3s::dto::{
 use s3s::route::S3Route;
 use s3s::{Body, S3, S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
+use crate::actions::action;
 use crate::auth::take_share;
 use crate::error::invocation_ended;
-use crate::handlers::Handlers;
+use crate::handlers::{Handlers, signer};
 use crate::read::{ReadExtension, Reads, SENT_AT_ONCE_MAX};
 use crate::serve::ShareUntilSent;
+use crate::telemetry::Operation;
 use crate::transactions::{self, TransactionRequest};
 use crate::{buckets, listing, notifications, objects, tagging, uploads};
 
@@ -46,17 +48,22 @@ impl S3Route for Routes {
         extensions.get::<TransactionRequest>().is_some() || extensions.get::<ReadExtension>().is_some()
     }
 
-    /// Allows every request here: `call` resolves the principal.
+    /// Allows every request here: `call` checks what its key may do.
     async fn check_access(&self, _: &mut S3Request<Body>) -> S3Result<()> {
         Ok(())
     }
 
     async fn call(&self, request: S3Request<Body>) -> S3Result<S3Response<Body>> {
         let share = take_share(self.shares.as_ref(), request.credentials.as_ref())?;
+        let (handlers, key) = (self.reads.handlers(), signer(request.credentials.as_ref())?);
         if let Some(asked) = request.extensions.get::<TransactionRequest>().cloned() {
-            return transactions::answer(self.reads.handlers(), asked, &request).await;
+            handlers.admit(&key, action(asked.operation(), "", &request.headers))?;
+            return transactions::answer(handlers, asked, &request).await;
         }
-        let (who, call) = self.reads.handlers().principal(request.credentials.as_ref())?;
+        let reading = request.extensions.get::<ReadExtension>();
+        let (operation, bucket) =
+            reading.map_or((Operation::Unknown, ""), |reading| (reading.operation, reading.bucket()));
+        let (who, call) = handlers.admit(&key, action(operation, bucket, &request.headers))?;
         let read = self.reads.read(&who, request);
         // A read has no effect: the invocation's end does not wait for it, and the read does not outlive that end.
         let answer = match call.cancelled() {

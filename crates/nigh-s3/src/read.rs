@@ -67,6 +67,11 @@ impl ReadExtension {
         Some(Self { operation, path, has_parameters })
     }
 
+    /// The name of the bucket, unchecked.
+    pub(crate) fn bucket(&self) -> &str {
+        split(&self.path).map_or("", |(bucket, _)| bucket)
+    }
+
     /// The object that is read.
     fn target(&self) -> S3Result<(BucketName, ObjectKey)> {
         let (bucket, key) = split(&self.path).ok_or(S3ErrorCode::InvalidURI)?;

@@ -43,7 +43,7 @@ impl TransactionRequest {
         }
     }
 
-    const fn operation(&self) -> Operation {
+    pub(crate) const fn operation(&self) -> Operation {
         match self {
             Self::Begin => Operation::BeginTransaction,
             Self::Commit(_) => Operation::CommitTransaction,

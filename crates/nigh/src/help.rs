@@ -15,7 +15,7 @@ use clap::error::{ContextKind, ContextValue};
 use crate::output;
 
 /// The groups, each with its commands in the order in which they are listed. A test holds them complete.
-const GROUPS: [(&str, &[&str]); 6] = [
+const GROUPS: [(&str, &[&str]); 7] = [
     ("Run a node", &["up", "down", "status", "doctor", "env", "config", "backup", "restore", "completions"]),
     (
         "Functions",
@@ -35,6 +35,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
         ],
     ),
     ("Data", &["objects", "journal"]),
+    ("Tenants", &["namespaces", "keys"]),
     ("Cluster", &["cluster", "node", "controller", "certificates"]),
     ("Look inside", &["page", "explain", "activations", "metrics", "learn", "llc"]),
     ("Laboratory", &["load", "bench", "check", "experiment", "profile"]),
@@ -50,7 +51,10 @@ const ELSEWHERE: [(&[&str], &str); 7] = [
     (&["start", "run", "serve"], "`nigh up` starts a node, `nigh invoke` runs a function"),
     (&["stop"], "`nigh down` stops the node"),
     (&["get", "describe", "show"], "`nigh functions show` shows a function, `nigh status` the node"),
-    (&["secrets", "credentials", "keys"], "`nigh env` prints the node's addresses and key for other tools"),
+    (
+        &["secrets", "credentials", "users", "tenants"],
+        "`nigh env` prints the node's addresses and key for other tools; `nigh keys` and `nigh namespaces` manage more",
+    ),
 ];
 /// The help's width where the terminal's is unknown, and the most.
 const WIDTH_MAX: usize = 100;

@@ -11,6 +11,7 @@ mod cluster;
 mod complete;
 mod completions;
 mod config;
+mod confirm;
 mod context;
 mod deploy;
 mod dev;
@@ -30,12 +31,14 @@ mod import;
 mod init;
 mod invoke;
 mod journal;
+mod keys;
 mod lab;
 mod lambda_units;
 mod learn;
 mod llc;
 mod logs;
 mod metrics;
+mod namespaces;
 mod object_address;
 mod objects;
 mod openwhisk;
@@ -165,6 +168,12 @@ enum Command {
     /// Read the journal of a stopped node
     #[command(subcommand)]
     Journal(journal::JournalCommand),
+    /// Create, limit, rotate and remove access keys
+    #[command(subcommand)]
+    Keys(keys::KeysCommand),
+    /// Create, limit and remove namespaces, which are tenants
+    #[command(subcommand)]
+    Namespaces(namespaces::NamespacesCommand),
     /// Make a cluster's certificate authority, and certificates for its processes
     #[command(subcommand)]
     Certificates(certificates::CertificatesCommand),
@@ -306,6 +315,8 @@ async fn run(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Page(args) => page::run(&args, &globals).await?,
         Command::Objects(command) => objects::run(command, &globals).await?,
         Command::Learn(command) => learn::run(command, &globals).await?,
+        Command::Keys(command) => keys::run(command, &globals).await?,
+        Command::Namespaces(command) => namespaces::run(command, &globals).await?,
         Command::Backup(args) => backup::backup(args, &globals).await?,
         Command::Restore(args) => backup::run_restore(args, &globals)?,
         Command::Certificates(command) => certificates::run(&command, &globals)?,

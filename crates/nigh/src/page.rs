@@ -21,7 +21,7 @@ Examples:
   nigh page --role view       for somebody who only looks
 
 The link signs in one browser, once, within a minute; the session lasts for 12 hours. To sign in with an
-access key instead, open the address without what follows the port.")]
+access key that has a role (`nigh keys create --role view`), open the address without what follows the port.")]
 pub(crate) struct PageArgs {
     /// Open the link in this desktop's browser
     #[arg(long)]

@@ -450,6 +450,27 @@ fn who_reads_or_writes_beside_nigh_sees_what_was_acknowledged_and_loses_nothing(
 }
 
 #[test]
+fn a_tenant_at_ten_times_its_quota_is_refused_and_fails_no_call_of_its_neighbour() {
+    let test = "a_tenant_at_ten_times_its_quota_is_refused_and_fails_no_call_of_its_neighbour";
+    build_programs();
+    let output = experiment(&["quotas", "--seconds", "0.5", "--rounds", "1", "--json"]);
+    if let Some(reason) = not_installed(&output) {
+        return skip(test, reason);
+    }
+    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+    let report = json(&output);
+    assert!(output.status.success(), "{complaint} {:#}", report["broken"]);
+    // How fast the machine is decides nothing here: latencies of one round are not judged.
+    assert_eq!((&report["failed"], &report["judged"]), (&Value::from(0), &Value::from(false)), "{report:#}");
+    assert_eq!(report["calls"].as_array().unwrap().len(), 3, "two calls at the S3 door, one at Lambda's: {report:#}");
+    for row in report["floods"].as_array().unwrap() {
+        let of = |field: &str| row[field].as_u64().unwrap_or_else(|| panic!("{field} of {row:#}"));
+        assert_eq!((of("silent"), of("failed")), (0, 0), "{row:#}");
+        assert!(of("times") == 1 || of("refused") > of("accepted"), "{row:#}");
+    }
+}
+
+#[test]
 fn slow_clients_at_every_door_fail_no_honest_call_and_are_ended() {
     let test = "slow_clients_at_every_door_fail_no_honest_call_and_are_ended";
     build_programs();

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use http::StatusCode;
+use nigh_http::throttle::say_when;
 use nigh_workflow::arn::WorkflowNameError;
 use nigh_workflow::executions::ExecutionError;
 use nigh_workflow::machine_store::MachineError;
@@ -61,7 +62,9 @@ impl StatesError {
 
 /// An error of the door, in the form of this API.
 pub(crate) fn refusal(error: &LambdaError) -> LambdaResponse {
-    StatesError { status: error.status, kind: error.kind, message: error.message.clone() }.answer()
+    let mut answer = StatesError { status: error.status, kind: error.kind, message: error.message.clone() }.answer();
+    say_when(error.status, answer.headers_mut());
+    answer
 }
 
 impl From<WorkflowNameError> for StatesError {

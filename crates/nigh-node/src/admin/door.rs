@@ -105,7 +105,10 @@ impl Rejection {
                  another name"
             }
             Self::Site => "another site caused this request; only the node's own page may change something",
-            Self::Key => "the access key or its secret is wrong, or the key has no role for the admin API",
+            Self::Key => {
+                "the access key or its secret is wrong, or the key has no role; `nigh keys create --role view` makes one \
+                 that has"
+            }
             Self::Wait(_) => "too many wrong keys came from this address; wait a minute",
         }
     }

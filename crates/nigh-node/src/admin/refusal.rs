@@ -5,11 +5,12 @@ use std::fmt::Display;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use nigh_data::ObjectError;
-use nigh_engine::RegistryError;
+use nigh_engine::{KeyError, NamespaceError, RegistryError};
 use nigh_invoke::event_invoker::{EventError, RetryError};
 use nigh_sizing::memory_sizing::MemorySizingError;
 
 use crate::learning::LearningError;
+use crate::tenancy::TenancyError;
 
 /// The status and the text of the answer.
 pub(super) struct Refusal(StatusCode, String);
@@ -117,6 +118,29 @@ impl From<ObjectError> for Refusal {
             ObjectError::SlowDown(_) | ObjectError::Busy(_) => StatusCode::SERVICE_UNAVAILABLE,
             ObjectError::ConditionalRequestConflict => StatusCode::CONFLICT,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        Self(status, error.to_string())
+    }
+}
+
+impl From<TenancyError> for Refusal {
+    fn from(error: TenancyError) -> Self {
+        let status = match &error {
+            TenancyError::Key(KeyError::Unknown(_)) | TenancyError::NoNamespace(_) => StatusCode::NOT_FOUND,
+            TenancyError::Key(KeyError::NameTaken(_) | KeyError::Rotated { .. })
+            | TenancyError::Namespace(NamespaceError::Exists(_))
+            | TenancyError::KeyOfSettings(..)
+            | TenancyError::OfSettings(_)
+            | TenancyError::NotEmpty { .. } => StatusCode::CONFLICT,
+            TenancyError::KeyName(_) | TenancyError::Description | TenancyError::Expiry | TenancyError::Quota(_) => {
+                StatusCode::BAD_REQUEST
+            }
+            TenancyError::Key(KeyError::Registry(_))
+            | TenancyError::Namespace(NamespaceError::Registry(_))
+            | TenancyError::NotEmptied(..)
+            | TenancyError::Objects(_)
+            | TenancyError::Registry(_)
+            | TenancyError::Credentials(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };
         Self(status, error.to_string())
     }

@@ -6,6 +6,7 @@
 //! ends on this node follows. Of a list that is longer than its limit, the header `x-nigh-cursor` has the parameter
 //! `cursor` of the next page.
 
+use nigh_engine::NamespaceQuota;
 use nigh_invoke::event_invoker::{EventListing, ShownEvent};
 use nigh_objects::BucketPolicy;
 use nigh_schedule::activation::Activation;
@@ -18,9 +19,11 @@ use super::door::sign_in::{self, LinkParams, SessionStatus, SignInLink};
 use super::events::{self, EventParams};
 use super::functions::{self, FunctionParams, ListedFunction};
 use super::invoke::{self, InvokeAnswer};
+use super::keys::{self, RotateParams};
 use super::live;
 use super::logs::{self, LogLine};
 use super::models::{self, LearnedParams};
+use super::namespaces::{self, RemoveParams};
 use super::objects::{self, FeaturesParams, UnpushedParams};
 use super::route::Route;
 use super::views::{self, ViewParams};
@@ -33,6 +36,7 @@ use crate::learning::{ImportedRows, LearnedStatus};
 use crate::llc::LlcStatus;
 use crate::profiling::{ModelRows, ProfileReport, ProfileRequest};
 use crate::status::{DrainStatus, Status};
+use crate::tenancy::{CreatedKey, ListedKey, ListedNamespace, NewKey, NewNamespace};
 use crate::unpushed::{UnpushedName, UnpushedRow};
 
 /// All routes, with their paths below `/v1`.
@@ -41,6 +45,7 @@ pub(super) fn routes<N: AdminSource>() -> Vec<Route<N>> {
     all.extend(of_invocations());
     all.extend(of_models());
     all.extend(of_objects());
+    all.extend(of_tenants());
     all
 }
 
@@ -178,5 +183,35 @@ fn of_objects<N: AdminSource>() -> Vec<Route<N>> {
         Route::get("/features/{namespace}", "The features of an object.", objects::features::<N>)
             .query::<FeaturesParams>()
             .json::<ShownFeatures>(),
+    ]
+}
+
+fn of_tenants<N: AdminSource>() -> Vec<Route<N>> {
+    vec![
+        Route::get("/keys", "The clients' keys, without their secrets.", keys::list::<N>).json::<Vec<ListedKey>>(),
+        Route::post("/keys", "Creates a key; no other answer has its secret.", keys::create::<N>)
+            .body::<NewKey>()
+            .json::<CreatedKey>(),
+        Route::get("/keys/{key}", "A key, by its id or its name.", keys::show::<N>).json::<ListedKey>(),
+        Route::post("/keys/{key}/rotate", "Creates a key's successor.", keys::rotate::<N>)
+            .query::<RotateParams>()
+            .json::<CreatedKey>(),
+        Route::post("/keys/{key}/enable", "Accepts a disabled key again.", keys::enable::<N>),
+        Route::post("/keys/{key}/disable", "Refuses a key until it is enabled.", keys::disable::<N>),
+        Route::post("/keys/{key}/rm", "Removes a key.", keys::remove::<N>),
+        Route::get("/namespaces", "The namespaces, their quotas, and what they use.", namespaces::list::<N>)
+            .json::<Vec<ListedNamespace>>(),
+        Route::post("/namespaces", "Creates a namespace and its first key.", namespaces::create::<N>)
+            .body::<NewNamespace>()
+            .json::<CreatedKey>(),
+        Route::get("/namespaces/{namespace}", "A namespace.", namespaces::show::<N>).json::<ListedNamespace>(),
+        Route::post("/namespaces/{namespace}/quota", "Replaces a namespace's quota.", namespaces::set_quota::<N>)
+            .body::<NamespaceQuota>(),
+        Route::post(
+            "/namespaces/{namespace}/rm",
+            "Removes a namespace that is empty, or with `everything`.",
+            namespaces::remove::<N>,
+        )
+        .query::<RemoveParams>(),
     ]
 }

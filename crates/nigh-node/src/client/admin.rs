@@ -92,6 +92,19 @@ impl AdminClient {
         self.target.collect(body).await.map(drop)
     }
 
+    /// Posts a document to `path`. Returns the node's answer.
+    ///
+    /// # Errors
+    /// If the node rejects it, or its answer is not an `A`.
+    pub async fn exchange<T: Serialize, A: DeserializeOwned>(
+        &self,
+        path: &str,
+        document: &T,
+    ) -> Result<A, ClientError> {
+        let body = self.call(Method::POST, path, json(document)?).await?;
+        self.document(&self.target.collect(body).await?)
+    }
+
     /// Posts a document to `path`. Returns the lines of the answer.
     pub async fn give_for_lines<T: Serialize>(&self, path: &str, document: &T) -> Result<Lines, ClientError> {
         Ok(self.lines_of(self.answer(Method::POST, path, json(document)?).await?))

@@ -54,7 +54,7 @@ impl Foundation {
             Some(cluster) => (cluster.registry(), Arc::clone(cluster.membership()) as Arc<dyn Membership>),
             None => (Arc::new(local.clone()), Arc::new(alone)),
         };
-        let keys = AccessKeys::load(&*registry).await?;
+        let keys = AccessKeys::load_at(&*registry, Arc::clone(&clock) as Arc<dyn Clock>).await?;
         if cluster.is_some() {
             keys.follow(&*registry).await?;
         }

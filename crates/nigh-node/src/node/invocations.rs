@@ -75,6 +75,9 @@ impl Invocations {
             }
             cluster.start_dispatch(functions, memory, (applications.clone(), prefetched), DispatchSettings::default())
         });
+        if let Some(dispatcher) = &dispatcher {
+            dispatcher.limit_by(foundation.keys.namespaces().clone());
+        }
         for (name, own) in &foundation.settings.namespaces {
             let Some(share) = own.share else { continue };
             invoker.set_share(name, share.get());

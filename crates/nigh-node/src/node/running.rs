@@ -21,9 +21,9 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::invocations::Invocations;
+use super::levels;
 use super::parts::NodeParts;
 use super::workflows::Workflows;
-use super::{admin_role, levels};
 use crate::admin::{self, LiveViews, SignIns, WorkflowSource};
 use crate::backup::source::BackupSource;
 use crate::cluster::ClusterEngine;
@@ -36,6 +36,7 @@ use crate::profiling::{FunctionProfiler, ModelRows, ProfileReport, ProfileReques
 use crate::recent_invocations::RecentInvocations;
 use crate::status::{CacheStatus, DrainStatus, FastPathStatus, Level, SandboxStatus, Status};
 use crate::telemetry::{ProcessUse, Telemetry};
+use crate::tenancy::Tenancy;
 use crate::writes;
 
 pub(crate) struct RunningNode {
@@ -48,6 +49,7 @@ pub(crate) struct RunningNode {
     pub(super) records: RecordLog,
     pub(super) whisk_records: RecordLog,
     pub(super) backup: BackupSource,
+    pub(super) tenancy: Tenancy,
     pub(super) invocations: Invocations,
     pub(super) events: EventInvoker,
     pub(super) workflows: Workflows,
@@ -273,6 +275,10 @@ impl admin::AdminSource for RunningNode {
         (&self.backup, self.parts.foundation.clock.wall())
     }
 
+    fn tenancy(&self) -> &Tenancy {
+        &self.tenancy
+    }
+
     fn memory(&self) -> &ObjectMemory {
         &self.parts.objects.memory
     }
@@ -282,8 +288,7 @@ impl admin::AdminSource for RunningNode {
     }
 
     fn admin_role(&self, access_key: &str, secret: &SecretKey) -> Option<AdminRole> {
-        let foundation = &self.parts.foundation;
-        admin_role::of_key(&foundation.keys, &foundation.settings.namespace, access_key, secret)
+        self.parts.foundation.keys.admin_role(access_key, secret)
     }
 
     fn sign_ins(&self) -> &SignIns {

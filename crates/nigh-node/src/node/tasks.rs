@@ -16,6 +16,7 @@ use crate::background;
 use crate::cluster::members::MemberSource;
 use crate::cluster::memory::{MemberMemory, MemoryDoor, MemoryHost};
 use crate::outside_door::OutsideDoor;
+use crate::tenancy;
 
 /// The parts that the tasks need when they start.
 pub(super) struct Tasks {
@@ -88,6 +89,12 @@ impl RunningNode {
         }
         // Pushes continue while running invocations finish.
         tasks.spawn(memory.clone().persist(self.stop.clone()));
+        let (keys, registry) = (self.parts.foundation.keys.clone(), self.parts.foundation.registry());
+        tasks.spawn(tenancy::write_key_uses(keys.clone(), registry, self.stop.clone()));
+        tasks.spawn(tenancy::count_stored_bytes(keys.clone(), memory.clone(), self.stop.clone()));
+        if let Some(cluster) = &self.parts.foundation.cluster {
+            tasks.spawn(tenancy::share_requests(keys, cluster.present(), self.stop.clone()));
+        }
         let applications = self.invocations.applications.clone();
         tasks.spawn(applications.keep(self.parts.foundation.registry(), self.stop.clone()));
         tasks.spawn(background::upkeep(self.telemetry.clone(), doors.clone()));

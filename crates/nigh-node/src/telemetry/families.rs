@@ -150,6 +150,7 @@ const DOORS: &[Family] = &[
     ("nigh_fast_path_holders_over", "Sandboxes and keys whose last request found no room for held bytes"),
     ("nigh_lambda_requests_total", "Lambda requests answered, by operation and status"),
     ("nigh_openwhisk_requests_total", "OpenWhisk requests answered, by resource and status"),
+    ("nigh_quota_refusals_total", "Requests refused because their namespace used all of a quota, by quota"),
     ("nigh_outside_requests_total", "Requests of a store answered, by kind (push, invalidate, s3-events) and status"),
     ("nigh_outside_copies_dropped_total", "Copies dropped for S3 events"),
 ];

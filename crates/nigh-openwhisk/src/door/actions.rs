@@ -203,6 +203,7 @@ impl OpenWhiskDoor {
             settings,
             tags: Default::default(),
         };
+        self.check_functions(&request.namespace)?;
         let made = self.0.parts.functions.create(&request.namespace, new, archive).await?;
         Ok(self.changed(&made, path, &request.namespace))
     }

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Method, Response, StatusCode};
 use http_body_util::Full;
-use nigh_engine::AccessKeys;
+use nigh_engine::{AccessDenied, AccessKeys};
 use nigh_functions::action::names::OWN;
 use nigh_functions::function_network::NetworkPermission;
 use nigh_functions::function_store::FunctionStore;
@@ -125,6 +125,13 @@ impl OpenWhiskDoor {
             "runtimes": { "all": runtimes },
             "limits": { "concurrent_actions": self.0.settings.concurrency, "sequence_length": limits::SEQUENCE_MAX },
         })
+    }
+
+    /// Rejects a further function of a namespace that has as many as it may have.
+    fn check_functions(&self, namespace: &Namespace) -> Result<(), WhiskError> {
+        let OpenWhiskParts { functions, keys, .. } = &self.0.parts;
+        let deployed = functions.totals(namespace).0;
+        Ok(keys.namespaces().check_functions(namespace, deployed).map_err(AccessDenied::from)?)
     }
 
     /// Rejects operations that a sandbox's key may not perform.

@@ -104,8 +104,11 @@ impl OpenWhiskDoor {
             };
         }
         let keys = &self.0.parts.keys;
-        // Rejects unknown keys before reading the body.
+        // Rejects unknown keys, and what a key may not do, before reading the body.
         let (who, key) = credentials::required(&head.headers, keys)?;
+        let function = route.function();
+        let action = route.action(&head.method, function.as_ref());
+        keys.authorize(&key, action)?;
         Self::check_rights(&head.method, &route, &who)?;
         let namespace = match &route {
             Route::Namespace(text)
@@ -119,7 +122,7 @@ impl OpenWhiskDoor {
         };
         let (body, _room) = self.body(&requester_of(&who, &key), &head.method, &route, body, room).await?;
         // The key or its sandbox may have ended while the body arrived.
-        let (who, _) = credentials::required(&head.headers, keys)?;
+        let (who, _) = keys.admit(&key, action)?;
         let query = Query::of(head.uri.query().unwrap_or_default());
         let request = Request { who, namespace, query, body };
         self.perform(&head.method, route, request).await

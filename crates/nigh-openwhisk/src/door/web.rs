@@ -4,6 +4,7 @@ use http::header::ACCESS_CONTROL_REQUEST_HEADERS;
 use http::request::Parts;
 use http::{Method, StatusCode};
 use hyper::body::Incoming;
+use nigh_engine::AccessDenied;
 use nigh_functions::action::names::{EntityName, EntityPath};
 use nigh_http::request_body::BodyRoom;
 use nigh_terms::{Namespace, Principal};
@@ -16,7 +17,7 @@ use super::super::route::{Route, Web};
 use super::super::web_action::{EXPORTED, Extension, OWN_OPTIONS, RAW, WebRequest, cors, input, may_call, response};
 use super::invocation::{Input, WaitOutcome, with_id};
 use super::lookup::ResolvedAction;
-use super::{OpenWhiskDoor, WhiskResponse, WhiskResult, empty_answer};
+use super::{OpenWhiskDoor, OpenWhiskParts, WhiskResponse, WhiskResult, empty_answer};
 
 const METHODS: &str = "OPTIONS, GET, DELETE, POST, PUT, HEAD, PATCH";
 
@@ -74,6 +75,9 @@ impl OpenWhiskDoor {
         if head.method != Method::OPTIONS && !may_call(&annotations, &request) {
             return Err(WhiskError::unauthorized("The supplied authentication is invalid."));
         }
+        let OpenWhiskParts { keys, clock, .. } = &self.0.parts;
+        let counted = keys.namespaces().take_request(&namespace, || clock.monotonic());
+        counted.map_err(AccessDenied::from)?;
         self.count_invocation(&namespace)?;
         let parameters = resolved.parameters();
         let fixed = resolved.fixed(&parameters);

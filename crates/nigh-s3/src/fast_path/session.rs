@@ -1,7 +1,7 @@
 //! One connection: which key it acts for, what it may request, and which segments it may fill.
 //!
 //! A session decides the answer to a request; `filling` has the segments that the client fills, `server` the sockets.
-//! Every operation resolves its principal anew (`AccessKeys::enter`), so that a sandbox between invocations is refused
+//! Every operation resolves its principal anew (`AccessKeys::admit`), so that a sandbox between invocations is refused
 //! here as over HTTP.
 
 mod filling;
@@ -16,7 +16,7 @@ use futures::{FutureExt, StreamExt};
 use hmac::{Hmac, KeyInit, Mac};
 use http::{HeaderMap, StatusCode};
 use nigh_data::PutRequest;
-use nigh_engine::{AccessKeys, CallGuard};
+use nigh_engine::{AccessKeys, Action, CallGuard};
 use nigh_terms::{AccessKeyId, Principal};
 use parking_lot::Mutex;
 use s3s::{Body, S3Error, S3ErrorCode, S3Result};
@@ -190,7 +190,7 @@ impl Session {
         let Some(secret) = secret_here(&self.ground.keys, &key, self.ground.only.as_ref()) else {
             return denied(
                 "InvalidAccessKeyId",
-                "the access key does not exist, or not at this door, or died with its sandbox",
+                "the access key does not exist, or not at this door, is disabled or has expired, or died with its sandbox",
             );
         };
         let proves = Hmac::<Sha256>::new_from_slice(secret.reveal().as_bytes()).is_ok_and(|mac| {
@@ -232,8 +232,13 @@ impl Session {
         self.ground.reads.handlers().principal_of(&self.known()?.key)
     }
 
+    /// The same for a request that is about to do `action`, which is checked and counted.
+    fn admit(&self, action: Action<'_>) -> S3Result<(Principal, CallGuard)> {
+        self.ground.reads.handlers().admit(&self.known()?.key, action)
+    }
+
     async fn get(self: Arc<Self>, read: ReadRequest) -> S3Result<Reply> {
-        let (who, call) = self.enter()?;
+        let (who, call) = self.admit(Action::ReadBucket(&read.bucket))?;
         while_it_lasts(&call, self.fetch(&who, read)).await
     }
 
@@ -273,7 +278,7 @@ impl Session {
     }
 
     async fn head(self: Arc<Self>, read: ReadRequest) -> S3Result<Reply> {
-        let (who, call) = self.enter()?;
+        let (who, call) = self.admit(Action::ReadBucket(&read.bucket))?;
         while_it_lasts(&call, async {
             let (bucket, key) = (bucket_name(&read.bucket)?, object_key(&read.key)?);
             let Question { wanted, if_range, with_checksum } = of_read(read)?;
@@ -294,7 +299,7 @@ impl Session {
         if length >= INLINE_BELOW {
             return Err(invalid_request("a body in a packet is below 64 KiB; use CREATE and COMMIT, or HTTP"));
         }
-        let (who, _until_the_end) = self.enter()?;
+        let (who, _until_the_end) = self.admit(Action::Store { bucket: &put.bucket, bytes: length })?;
         let (bucket, key) = (bucket_name(&put.bucket)?, object_key(&put.key)?);
         let PutHeaderOutcome::As(description) = of_put(&put.headers, length)? else { return Ok(Reply::use_http()) };
         let Description { attributes, tags, conditions, md5, checksum, request } = *description;

@@ -51,19 +51,29 @@ fn ask(mut connection: impl Read + Write, method: &str, path: &str, headers: &[(
     answer
 }
 
-/// The admin API of a node, as its clients see it.
+fn basic(key: &str, secret: &str) -> String {
+    format!("Basic {}", BASE64_STANDARD.encode(format!("{key}:{secret}")))
+}
+
+/// The admin API of a node, as a client with a key of its own sees it.
 struct Door {
     authority: String,
+    key: String,
     basic: String,
 }
 
 impl Door {
+    /// A client that may do everything.
     fn of(node: &Node) -> Self {
+        Self::with_role(node, "operate")
+    }
+
+    fn with_role(node: &Node, role: &str) -> Self {
         let endpoints = node.endpoints();
         let authority = endpoints["admin"].as_str().unwrap().strip_prefix("http://").unwrap().to_owned();
-        let environment: BTreeMap<_, _> = node.sdk_environment().into_iter().collect();
-        let key = format!("{}:{}", environment["AWS_ACCESS_KEY_ID"], environment["AWS_SECRET_ACCESS_KEY"]);
-        Self { authority, basic: format!("Basic {}", BASE64_STANDARD.encode(key)) }
+        let made = node.json(["keys", "create", "--role", role]);
+        let key = made["key"]["id"].as_str().unwrap().to_owned();
+        Self { authority, basic: basic(&key, made["secret"].as_str().unwrap()), key }
     }
 
     fn connect(&self) -> TcpStream {
@@ -125,8 +135,10 @@ fn a_key_gets_in_and_nobody_else() {
     assert_eq!((old.status, old.body.trim()), (404, "/status is /v1/status now"));
     assert_eq!(door.ask("GET", "/", &[("accept-encoding", "gzip")]).status, 200);
 
-    let wrong = format!("Basic {}", BASE64_STANDARD.encode("NIGHWRONG:secret"));
-    for _ in 0..10 {
+    // The keys of applications have no role here.
+    let own: BTreeMap<_, _> = node.sdk_environment().into_iter().collect();
+    let without = basic(&own["AWS_ACCESS_KEY_ID"], &own["AWS_SECRET_ACCESS_KEY"]);
+    for wrong in std::iter::once(without).chain((0..9).map(|number| basic("NIGHWRONG", &number.to_string()))) {
         assert_eq!(door.ask("GET", "/v1/status", &[("authorization", wrong.as_str())]).status, 401);
     }
     let limited = door.with_key("GET", "/v1/status", &[]);
@@ -176,6 +188,24 @@ fn a_hostile_page_in_the_same_browser_neither_reads_nor_changes_anything() {
     let out = door.ask("DELETE", "/v1/session", &[("cookie", cookie.as_str()), ("sec-fetch-site", "same-origin")]);
     assert_eq!(out.status, 204, "{out:?}");
     assert_eq!(with("GET", "/v1/status", &[]), 401);
+}
+
+#[test]
+fn a_key_does_what_its_role_permits_and_its_sessions_end_with_it() {
+    let node = node();
+    let viewer = Door::with_role(&node, "view");
+    assert_eq!(viewer.with_key("GET", "/v1/status", &[]).status, 200);
+    assert_eq!(viewer.with_key("GET", "/v1/backup?keys=true&objects=false", &[]).status, 403);
+    let refused = viewer.with_key("POST", "/v1/shutdown", &[]);
+    assert_eq!((refused.status, refused.body.contains("operate")), (403, true), "{refused:?}");
+    let cookie = cookie(&viewer.with_key("POST", "/v1/session", &[]));
+    let status = || viewer.ask("GET", "/v1/status", &[("cookie", cookie.as_str())]).status;
+    assert_eq!(status(), 200);
+    node.ok(["keys", "disable", viewer.key.as_str()]);
+    assert_eq!(status(), 401);
+    node.ok(["keys", "enable", viewer.key.as_str()]);
+    assert_eq!(status(), 200);
+    assert!(node.nigh(["status"]).status.success());
 }
 
 #[test]

@@ -16,7 +16,7 @@ use crate::instrument::http_load::{Connection, Reply, header};
 use crate::instrument::parallel::joined;
 
 /// Connections of the clients of each call.
-pub(super) const CONNECTIONS: u32 = 4;
+pub(in crate::experiment) const CONNECTIONS: u32 = 4;
 /// A call without an answer after this time has failed.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The first call is due so long after all clients are connected.
@@ -24,13 +24,13 @@ const READY: Duration = Duration::from_millis(20);
 /// The calls of another kind are due so much later, so that none meets one of the other.
 const APART: Duration = Duration::from_micros(2500);
 /// What a GET asks for.
-pub(super) const READ_BYTES: usize = 1 << 10;
+pub(in crate::experiment) const READ_BYTES: usize = 1 << 10;
 /// What a PUT stores.
-pub(super) const WRITE_BYTES: usize = 16 << 10;
+pub(in crate::experiment) const WRITE_BYTES: usize = 16 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum HonestCall {
+pub(in crate::experiment) enum HonestCall {
     /// An object of 1 KiB that is in memory.
     Get,
     /// An object of 16 KiB.
@@ -45,7 +45,7 @@ pub(super) enum HonestCall {
 
 impl HonestCall {
     /// The calls whose latency is measured while slow clients are at this door.
-    pub(super) const fn of(door: Door) -> &'static [Self] {
+    pub(in crate::experiment) const fn of(door: Door) -> &'static [Self] {
         match door {
             Door::S3 => &[Self::Get, Self::Put],
             Door::Lambda => &[Self::Invoke],
@@ -76,25 +76,25 @@ impl HonestCall {
 
 /// A call that is sent again and again.
 #[derive(Clone, Debug)]
-pub(super) struct HonestRequest {
-    pub(super) call: HonestCall,
-    pub(super) server: SocketAddr,
-    pub(super) bytes: Vec<u8>,
+pub(in crate::experiment) struct HonestRequest {
+    pub(in crate::experiment) call: HonestCall,
+    pub(in crate::experiment) server: SocketAddr,
+    pub(in crate::experiment) bytes: Vec<u8>,
 }
 
 /// What the clients of one call met in a window.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct HonestOutcome {
-    pub(super) call: HonestCall,
+pub(in crate::experiment) struct HonestOutcome {
+    pub(in crate::experiment) call: HonestCall,
     /// Of each answered call, from when it was due.
-    pub(super) latencies_us: Vec<u32>,
+    pub(in crate::experiment) latencies_us: Vec<u32>,
     /// Of the first call over each connection, with the time to connect.
-    pub(super) first_us: Vec<u32>,
+    pub(in crate::experiment) first_us: Vec<u32>,
     /// Calls without the right answer, the first ones too.
-    pub(super) failed: usize,
-    pub(super) first_failure: Option<String>,
+    pub(in crate::experiment) failed: usize,
+    pub(in crate::experiment) first_failure: Option<String>,
     /// Calls that were sent again because the door had closed the kept connection.
-    pub(super) sent_again: usize,
+    pub(in crate::experiment) sent_again: usize,
 }
 
 impl HonestOutcome {
@@ -118,7 +118,10 @@ impl HonestOutcome {
 }
 
 /// Calls for `length`: each request by clients of its own.
-pub(super) fn play(requests: &[HonestRequest], length: Duration) -> Result<Vec<HonestOutcome>, LabError> {
+pub(in crate::experiment) fn play(
+    requests: &[HonestRequest],
+    length: Duration,
+) -> Result<Vec<HonestOutcome>, LabError> {
     let mut clients = Vec::new();
     for (later, request) in (0_u32..).map(|at| APART * at).zip(requests) {
         for number in 0..CONNECTIONS {

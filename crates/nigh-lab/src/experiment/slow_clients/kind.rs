@@ -17,7 +17,7 @@ const NEXT_REQUEST: &[u8] = b"GET /";
 /// An API that honest and slow clients call. All but `S3` share one listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Door {
+pub(in crate::experiment) enum Door {
     /// The S3 door.
     S3,
     /// Invocations by the Lambda API.

@@ -6,9 +6,9 @@
 //! and are watched until the node has ended them. Broken is the promise if an honest call fails, if the 99th percentile beside
 //! slow clients is more than a tenth longer by the whole of its interval, or if a slow client is left.
 
-mod honest;
-mod kind;
-mod ratio;
+pub(super) mod honest;
+pub(super) mod kind;
+pub(super) mod ratio;
 mod rows;
 mod slow_connection;
 mod stage;

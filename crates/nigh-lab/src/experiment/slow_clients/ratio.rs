@@ -13,13 +13,13 @@ const SEED: u64 = 10;
 
 /// The latencies of one round in microseconds: without slow clients, and with them.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Round<'a> {
-    pub(super) quiet: &'a [u32],
-    pub(super) slow: &'a [u32],
+pub(in crate::experiment) struct Round<'a> {
+    pub(in crate::experiment) quiet: &'a [u32],
+    pub(in crate::experiment) slow: &'a [u32],
 }
 
 /// The percentile `share` (0 to 1) with slow clients over that without, with the interval that holds it with 95 % confidence.
-pub(super) fn ratio(rounds: &[Round<'_>], share: f64) -> Estimate {
+pub(in crate::experiment) fn ratio(rounds: &[Round<'_>], share: f64) -> Estimate {
     let of = |rounds: &[Round<'_>]| {
         pooled(rounds.iter().map(|round| round.slow), share) / pooled(rounds.iter().map(|round| round.quiet), share)
     };
@@ -42,7 +42,7 @@ pub(super) fn ratio(rounds: &[Round<'_>], share: f64) -> Estimate {
 }
 
 /// The smallest latency that at least `share` of all do not exceed; not a number if there is none.
-pub(super) fn pooled<'a>(windows: impl Iterator<Item = &'a [u32]>, share: f64) -> f64 {
+pub(in crate::experiment) fn pooled<'a>(windows: impl Iterator<Item = &'a [u32]>, share: f64) -> f64 {
     let mut all: Vec<u32> = windows.flatten().copied().collect();
     if all.is_empty() {
         return f64::NAN;

@@ -55,7 +55,6 @@ impl Cookie {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(in crate::admin) struct SessionStatus {
     /// `view` or `operate`.
-    #[schemars(with = "String")]
     pub(in crate::admin) role: AdminRole,
     /// The access key; none after a link and on the Unix socket.
     pub(in crate::admin) access_key: Option<String>,
@@ -114,7 +113,6 @@ pub(in crate::admin) async fn sign_out<N: AdminSource>(
 #[serde(deny_unknown_fields)]
 pub(in crate::admin) struct LinkParams {
     /// `view` or `operate`; if absent, the role of who asks.
-    #[schemars(with = "Option<String>")]
     role: Option<AdminRole>,
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use nigh_data::ObjectError;
+use nigh_engine::Action;
 use nigh_objects::{SealOutcome, SegmentPut};
 use s3s::{S3Error, S3ErrorCode, S3Result};
 use tokio::sync::OwnedSemaphorePermit;
@@ -93,6 +94,7 @@ impl Session {
         })?;
         let (bucket, key) = (bucket_name(&commit.bucket)?, object_key(&commit.key)?);
         let length = loan.open().map_or(0, |open| open.length());
+        let (_, _until_the_end) = self.admit(Action::Store { bucket: bucket.as_str(), bytes: length })?;
         let PutHeaderOutcome::As(description) = of_put(&commit.headers, length)? else { return Ok(Reply::use_http()) };
         let mut tries = 0;
         let sealed = loop {

@@ -1,0 +1,87 @@
+//! Reads clients' keys from the registry, and follows their changes.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use async_recursion::async_recursion as boxed;
+use nigh_terms::{AccessKeyId, Clock, SystemClock};
+
+use super::document::decode;
+use super::{ACCESS_KEYS_TABLE, AccessKeys};
+use crate::namespaces::Namespaces;
+use crate::{Registry, RegistryChange, RegistryError};
+
+impl AccessKeys {
+    /// Reads the namespaces' keys and quotas. A damaged key stays in the registry, is named in the log, and is rejected.
+    ///
+    /// # Errors
+    /// If the registry cannot be read, or holds a key that a newer Nigh wrote.
+    #[boxed]
+    pub async fn load(registry: &dyn Registry) -> Result<Self, RegistryError> {
+        Self::load_at(registry, Arc::new(SystemClock::new())).await
+    }
+
+    /// The same, with the clock by which keys expire.
+    ///
+    /// # Errors
+    /// The same.
+    #[boxed]
+    pub async fn load_at(registry: &dyn Registry, clock: Arc<dyn Clock>) -> Result<Self, RegistryError> {
+        let keys = Self::new(Namespaces::load(registry).await?, clock);
+        for (id, stored) in registry.list(ACCESS_KEYS_TABLE, "").await? {
+            if let Some(stored) = decode(&id, &stored.value)? {
+                keys.learn(AccessKeyId::new(id), stored.secret, stored.key);
+            }
+        }
+        Ok(keys)
+    }
+
+    /// Follows the writes and deletions of other processes, until `registry` ends or all handles are dropped. While the
+    /// servers are unreachable it learns nothing; then it learns all that it missed.
+    ///
+    /// # Errors
+    /// If the watch cannot begin.
+    #[boxed]
+    pub async fn follow(&self, registry: &dyn Registry) -> Result<(), RegistryError> {
+        self.shared.namespaces.follow(registry).await?;
+        let mut changes = registry.watch(ACCESS_KEYS_TABLE).await?;
+        let shared = Arc::downgrade(&self.shared);
+        tokio::spawn(async move {
+            while let Some(RegistryChange { key, now }) = changes.recv().await {
+                let Some(shared) = shared.upgrade() else { return };
+                let (keys, id) = (Self { shared }, AccessKeyId::new(&key));
+                match now.map(|now| decode(&key, &now.value)) {
+                    Some(Ok(Some(stored))) => keys.learn(id, stored.secret, stored.key),
+                    None | Some(Ok(None)) => keys.revoke(&id),
+                    Some(Err(error)) => {
+                        tracing::error!(%error, "an access key of another node cannot be read; this node rejects it");
+                        keys.revoke(&id);
+                    }
+                }
+            }
+        });
+        Ok(())
+    }
+
+    /// Reads all keys of the registry again. Returns whether something has changed.
+    ///
+    /// # Errors
+    /// If the registry cannot be read, or holds a key that a newer Nigh wrote; then nothing changes.
+    #[boxed]
+    pub async fn reload(&self, registry: &dyn Registry) -> Result<bool, RegistryError> {
+        let mut found = HashMap::new();
+        for (id, stored) in registry.list(ACCESS_KEYS_TABLE, "").await? {
+            if let Some(stored) = decode(&id, &stored.value)? {
+                found.insert(AccessKeyId::new(id), stored);
+            }
+        }
+        let before = self.clients();
+        for (id, _) in before.iter().filter(|(id, _)| !found.contains_key(id)) {
+            self.revoke(id);
+        }
+        for (id, stored) in found {
+            self.learn(id, stored.secret, stored.key);
+        }
+        Ok(self.clients() != before)
+    }
+}
