@@ -35,6 +35,6 @@ AWS_ACCESS_KEY_ID=$(key aws_access_key_id)
 AWS_SECRET_ACCESS_KEY=$(key aws_secret_access_key)
 export NIGH_TEST_S3_ENDPOINT AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_DEFAULT_REGION=us-east-1
 "$python" -m unittest discover -s functions/tests -t functions
-NIGH_TEST_ADMIN_KEY=$(target/debug/nigh --state "$state" --json keys create --role operate)
+NIGH_TEST_ADMIN_KEY=$(NIGH_STATE="$state" target/debug/nigh --json keys create --role operate)
 export NIGH_TEST_ADMIN_KEY
 NIGH_TEST_STATE="$state" PYTHONDONTWRITEBYTECODE=1 .deps/test/bin/python -m unittest discover -s tests/openapi

@@ -145,7 +145,7 @@ class AsDescribed(unittest.TestCase):
             ("POST", "/keys/{key}/disable", None, {"key": "second"}, (204,)),
             ("POST", "/keys/{key}/enable", None, {"key": "second"}, (204,)),
             ("POST", "/keys/{key}/rotate", None, {"key": "second"}, (200,)),
-            ("POST", "/keys/{key}/rm", None, {"key": "second"}, (204,)),
+            ("POST", "/keys/{key}/rm", None, {"key": "second"}, (204, 404, 409)),
             ("POST", "/namespaces", {"name": "described"}, {}, (200,)),
             ("POST", "/namespaces/{namespace}/quota", {"functions": 1}, {"namespace": "described"}, (204,)),
             ("POST", "/namespaces/{namespace}/rm", None, {"namespace": "described"}, (204, 409)),
