@@ -1,5 +1,5 @@
-//! What HTTP listeners and clients share: connections, bodies within limits, APIs on one listener, Signature Version 4,
-//! and when a throttled client asks again.
+//! What HTTP listeners and clients share: connections, TLS, bodies within limits, APIs on one listener, Signature Version
+//! 4, and when a throttled client asks again.
 //!
 //! No client holds a door shut: `watch` and `least_rate` end slow clients, `places` gives the place of an idle connection to
 //! the next one, `shares` bounds the requests that one requester has under way.
@@ -14,4 +14,5 @@ pub mod send_guard;
 pub mod shares;
 pub mod sigv4;
 pub mod throttle;
+pub mod tls;
 pub mod watch;

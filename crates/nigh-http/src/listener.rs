@@ -1,10 +1,10 @@
-//! Accepts connections up to a limit, serves each over HTTP/1.1, closes those of silent clients, and drains them at the
-//! end.
+//! Accepts connections up to a limit, serves each over HTTP/1.1, with TLS where the door has it, closes those of silent
+//! clients, and drains them at the end. A TLS handshake must end in the time of the first request's head.
 
 use std::convert::Infallible;
 use std::error::Error;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +15,7 @@ use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
@@ -23,6 +24,8 @@ use tokio_util::task::TaskTracker;
 use crate::places::Places;
 use crate::pulse::{AnsweringGuard, Order, Patience, Pulse};
 use crate::send_guard::SendGuard;
+use crate::tls::DoorStream;
+use crate::tls::server::DoorTls;
 
 /// The head of a request, and the bytes of a body that are read at once.
 const HEAD_BYTES_MAX: usize = 64 << 10;
@@ -33,6 +36,57 @@ const PATIENCE: Patience =
 pub const FIRST_HEAD_TIME_MAX: Duration = Duration::from_secs(10);
 /// The wait after a failed accept, which means that file descriptors or memory are short.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// The listener of a door: TCP, with TLS or without.
+#[derive(Debug)]
+pub struct DoorListener {
+    tcp: TcpListener,
+    tls: Option<Arc<DoorTls>>,
+}
+
+impl DoorListener {
+    /// A listener; its clients speak TLS if `tls` is given.
+    #[must_use]
+    pub const fn new(tcp: TcpListener, tls: Option<Arc<DoorTls>>) -> Self {
+        Self { tcp, tls }
+    }
+
+    /// The same, with other TLS, or without.
+    #[must_use]
+    pub fn with_tls(self, tls: Option<Arc<DoorTls>>) -> Self {
+        Self { tls, ..self }
+    }
+
+    /// The address that it is bound to.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.tcp.local_addr()
+    }
+
+    /// The door's TLS, if it has any.
+    #[must_use]
+    pub const fn tls(&self) -> Option<&Arc<DoorTls>> {
+        self.tls.as_ref()
+    }
+
+    /// The next connection, for `DoorStream::take_up`, with the TLS of this moment.
+    ///
+    /// # Errors
+    /// The system's.
+    pub async fn accept(&self) -> io::Result<(TcpStream, SocketAddr, Option<Arc<ServerConfig>>)> {
+        let (stream, peer) = self.tcp.accept().await?;
+        Ok((stream, peer, self.tls.as_ref().map(|tls| tls.current())))
+    }
+}
+
+impl From<TcpListener> for DoorListener {
+    /// Without TLS.
+    fn from(tcp: TcpListener) -> Self {
+        Self::new(tcp, None)
+    }
+}
 
 /// Accepts connections with `next` and gives each to `start` with a place of `places`. `start` must not block; the
 /// place is free again when the permit is dropped.
@@ -62,7 +116,7 @@ pub async fn accept<S, N>(
 /// requests that had begun are answered. `answer` also learns the client's address.
 pub async fn serve<A, F, B>(
     door: &str,
-    listener: TcpListener,
+    listener: impl Into<DoorListener>,
     connections_max: usize,
     stop: CancellationToken,
     answer: A,
@@ -71,17 +125,18 @@ pub async fn serve<A, F, B>(
     F: Future<Output = Response<B>> + Send + 'static,
     B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,
 {
+    let listener: DoorListener = listener.into();
     let (places, tracker) = (Places::new(connections_max), TaskTracker::new());
     let watch = places.watch(PATIENCE);
     let accepting = accept(
         door,
         &places,
         || listener.accept(),
-        |(stream, peer), place| {
+        |(stream, peer, tls), place| {
             let (pulse, answer) = (watch.add(), answer.clone());
             tracker.spawn(async move {
                 let _place = place;
-                connection(stream, pulse, move |request| answer(request, peer.ip())).await;
+                connection(stream, tls, pulse, move |request| answer(request, peer.ip())).await;
             });
         },
     );
@@ -99,8 +154,12 @@ pub async fn serve<A, F, B>(
     }
 }
 
-async fn connection<F, B>(stream: TcpStream, pulse: Arc<Pulse>, answer: impl Fn(Request<Incoming>) -> F + Send)
-where
+async fn connection<F, B>(
+    stream: TcpStream,
+    tls: Option<Arc<ServerConfig>>,
+    pulse: Arc<Pulse>,
+    answer: impl Fn(Request<Incoming>) -> F + Send,
+) where
     F: Future<Output = Response<B>> + Send,
     B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,
 {
@@ -108,6 +167,14 @@ where
         tracing::debug!(%error, "a connection is gone before its first request");
         return;
     }
+    let stream = match pulse.before_requests(pin!(DoorStream::take_up(stream, tls))).await {
+        Some(Ok(stream)) => stream,
+        Some(Err(error)) => {
+            tracing::debug!(%error, "a connection broke before its first request");
+            return;
+        }
+        None => return,
+    };
     let service = service_fn(|request| {
         let (answering, answered) = (AnsweringGuard::begin(&pulse), answer(request));
         async move {

@@ -116,6 +116,15 @@ impl Pulse {
         .await
     }
 
+    /// Waits for `handshake`, which comes before the first request; none if the connection is to end before.
+    pub async fn before_requests<H: Future>(&self, mut handshake: Pin<&mut H>) -> Option<H::Output> {
+        poll_fn(|context| match self.order(context) {
+            Order::Serve => handshake.as_mut().poll(context).map(Some),
+            Order::MakeRoom | Order::Drain | Order::Close => Poll::Ready(None),
+        })
+        .await
+    }
+
     /// Grows with everything that shows life.
     pub(crate) fn beats(&self) -> u32 {
         self.beats.load(Ordering::Relaxed)

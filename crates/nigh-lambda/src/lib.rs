@@ -26,6 +26,7 @@ mod urls;
 mod validation;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use nigh_engine::AccessKeys;
 use nigh_functions::function_network::NetworkPermission;
@@ -89,6 +90,8 @@ pub struct LambdaDoor {
     settings: LambdaDoorSettings,
     connections_max: usize,
     bodies: BodyRoom,
+    /// Whether clients reach it over TLS.
+    has_tls: AtomicBool,
 }
 
 impl LambdaDoor {
@@ -96,7 +99,8 @@ impl LambdaDoor {
     #[must_use]
     pub fn new(parts: LambdaDoorParts, settings: LambdaDoorSettings) -> Self {
         let connections_max = server::CONNECTIONS_MAX;
-        Self { parts, settings, connections_max, bodies: BodyRoom::new(connections_max) }
+        let bodies = BodyRoom::new(connections_max);
+        Self { parts, settings, connections_max, bodies, has_tls: AtomicBool::new(false) }
     }
 
     /// The same, for so many connections at a time, and so requests under way.

@@ -6,18 +6,19 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::request::Parts;
 use http::{HeaderValue, Request as HttpRequest};
 use hyper::body::Incoming;
+use nigh_http::listener::DoorListener;
 use nigh_http::request_body::{BodyError, RoomGuard, read_body};
 use nigh_http::shares::requester_of;
 use nigh_http::sigv4::{Authorization, RequestHead};
 use nigh_terms::{AccessKeyId, Principal};
 use sha2::{Digest, Sha256};
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -39,7 +40,16 @@ const HASH_INLINE_BYTES_MAX: usize = 256 << 10;
 
 impl LambdaDoor {
     /// Serves on `listener` until `until` is cancelled; returns when the requests that had begun are answered.
-    pub fn serve(self: Arc<Self>, listener: TcpListener, until: CancellationToken) -> BoxFuture<'static, ()> {
+    pub fn serve(
+        self: Arc<Self>,
+        listener: impl Into<DoorListener>,
+        until: CancellationToken,
+    ) -> BoxFuture<'static, ()> {
+        self.serve_door(listener.into(), until)
+    }
+
+    fn serve_door(self: Arc<Self>, listener: DoorListener, until: CancellationToken) -> BoxFuture<'static, ()> {
+        self.has_tls.store(listener.tls().is_some(), Ordering::Relaxed);
         Box::pin(async move {
             let door = Arc::clone(&self);
             nigh_http::listener::serve("Lambda door", listener, self.connections_max, until, move |request, from| {

@@ -1,6 +1,7 @@
 //! Function URLs: their management and their calls.
 
 use std::net::IpAddr;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HOST};
@@ -136,9 +137,10 @@ impl LambdaDoor {
     fn url_config(&self, name: &FunctionName, url: &FunctionUrl, request: &Request<'_>) -> Value {
         let port = request.headers.get(HOST).and_then(|host| host.to_str().ok()).and_then(|host| host.rsplit_once(':'));
         let port = port.map(|(_, port)| format!(":{port}")).unwrap_or_default();
+        let scheme = if self.has_tls.load(Ordering::Relaxed) { "https" } else { "http" };
         let date = |at: Timestamp| at.rfc3339();
         json!({
-            "FunctionUrl": format!("http://{}.lambda-url.localhost{port}/", url.id),
+            "FunctionUrl": format!("{scheme}://{}.lambda-url.localhost{port}/", url.id),
             "FunctionArn": function_arn(&self.settings.region, name),
             "AuthType": url.auth.name(),
             "InvokeMode": "BUFFERED",

@@ -14,7 +14,7 @@ use crate::state_folder::{StateFolderError, StatePaths, write_private};
 pub struct Endpoints {
     /// The id of the node's process.
     pub pid: u32,
-    /// The S3 door: `http://127.0.0.1:9400`.
+    /// The S3 door: `http://127.0.0.1:9400`, or `https://` with TLS.
     pub s3: String,
     /// The S3 door's Unix socket.
     pub s3_socket: PathBuf,
@@ -31,6 +31,9 @@ pub struct Endpoints {
     /// The door for stores' reports of outside writes; none if it is closed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outside: Option<String>,
+    /// The file of the authority of the doors' certificate; none without TLS, and if clients' systems trust it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ca_bundle: Option<PathBuf>,
     /// The AWS region for signatures.
     pub region: String,
     /// The namespace that the first start created.
@@ -114,6 +117,7 @@ mod tests {
             admin_socket: paths.admin_socket(),
             fast_socket: Some(folder.path().join("fast.sock")),
             outside: Some("http://127.0.0.1:3".to_owned()),
+            ca_bundle: Some(folder.path().join("tls/authority.crt")),
             region: "us-east-1".to_owned(),
             namespace: Namespace::new("default").unwrap(),
         };

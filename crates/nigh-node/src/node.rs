@@ -50,6 +50,7 @@ use crate::admin::{LiveViews, SignIns};
 use crate::backup::source::BackupSource;
 use crate::config::Configuration;
 use crate::credentials::{Credentials, FirstKeys};
+use crate::door_certificates::DoorCertificates;
 use crate::endpoints::Endpoints;
 use crate::learning::MemoryModels;
 use crate::llc::Llc;
@@ -159,7 +160,10 @@ impl Node {
         levels.extend(levels::outside(settings, &secrets));
         let skew = settings.outside.clock_skew.duration();
         let outside = OutsideDoor::new(parts.objects.memory.clone(), secrets, skew, parts.foundation.clock());
-        let listeners = Listeners::bind(settings, paths).await?;
+        let calls = parts.foundation.cluster.as_ref().map(|cluster| cluster.own().1);
+        let certificates = DoorCertificates::open(settings, calls)?;
+        levels.extend(certificates.level(started.date().unix_timestamp()));
+        let listeners = Listeners::bind(settings, paths, &certificates).await?;
         let endpoints = listeners.endpoints(settings, paths)?;
         let first_key = tenancy.first.issue().await?;
         tenancy.first.write_file()?;
@@ -168,6 +172,7 @@ impl Node {
             parts,
             shown,
             started,
+            certificates,
             endpoints,
             levels,
             telemetry,

@@ -24,11 +24,11 @@ use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use nigh_data::{ObjectError, ObjectId};
+use nigh_http::listener::DoorListener;
 use nigh_objects::{ObjectMemory, PushOutcome};
 use nigh_terms::{Clock, ObjectKey};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use self::message::{Invalidation, PushRequest, Target};
@@ -102,7 +102,7 @@ impl OutsideDoor {
     }
 
     /// Serves on `listener` until `until` is cancelled. Returns when the requests that had begun are answered.
-    pub(crate) async fn serve(self: Arc<Self>, listener: TcpListener, until: CancellationToken) {
+    pub(crate) async fn serve(self: Arc<Self>, listener: impl Into<DoorListener>, until: CancellationToken) {
         nigh_http::listener::serve("outside door", listener, CONNECTIONS_MAX, until, move |request, _| {
             let door = Arc::clone(&self);
             async move { door.answer(request).await }

@@ -12,6 +12,7 @@
 //! credentials     keys of the namespaces' clients, as AWS profiles
 //! endpoints.json  where the running node listens; absent when none runs
 //! admin.sock      the admin API; s3.sock: the S3 door
+//! tls/            the authority and the certificate of `nigh up --tls`
 //! nigh.toml       settings, if the user wrote any
 //! dev.log         the log of a node that `nigh dev` started
 //! restore.*       an unfinished restore (`placing`); before-restore-*: the state that a restore replaced
@@ -150,6 +151,12 @@ impl StatePaths {
     #[must_use]
     pub fn fast_socket(&self) -> PathBuf {
         self.0.join("fast.sock")
+    }
+
+    /// The folder of the authority and the certificate that `nigh up --tls` makes.
+    #[must_use]
+    pub fn tls(&self) -> PathBuf {
+        self.0.join("tls")
     }
 
     /// The file with the number that distinguishes this node from others on the machine.

@@ -19,7 +19,7 @@ use crate::identity::Identity;
 use crate::link::{Link, ReadAheadStream, prepare};
 use crate::message::{read_header, write_refusal, write_short};
 use crate::meters::{Meters, OpenConnection, Side};
-use crate::security::Security;
+use crate::security::{PeerCertificate, Security};
 use crate::settings::ServerSettings;
 
 /// The state that all connections of a server share.
@@ -63,6 +63,8 @@ impl Drop for OfPeer {
 pub(crate) struct AdmittedPeer {
     pub(crate) link: Link,
     pub(crate) peer: Hello,
+    /// None without TLS.
+    pub(crate) certificate: Option<PeerCertificate>,
     _place: Place,
     _of_peer: OfPeer,
 }
@@ -108,7 +110,9 @@ impl Door {
             }
         };
         let known = match self.known(&mut link, certified.as_ref()).await {
-            Ok((peer, of_peer)) => Ok(AdmittedPeer { link, peer, _place: place, _of_peer: of_peer }),
+            Ok((peer, of_peer)) => {
+                Ok(AdmittedPeer { link, peer, certificate: certified, _place: place, _of_peer: of_peer })
+            }
             Err(error) => {
                 if let Some(refusal) = told(&error, &self.own.identity) {
                     write_refusal(&mut link, 0, &refusal).await?;
@@ -122,7 +126,11 @@ impl Door {
         Ok(admitted)
     }
 
-    async fn known(&self, link: &mut Link, certified: Option<&Identity>) -> Result<(Hello, OfPeer), ConnectError> {
+    async fn known(
+        &self,
+        link: &mut Link,
+        certified: Option<&PeerCertificate>,
+    ) -> Result<(Hello, OfPeer), ConnectError> {
         let header = read_header(link).await?;
         let peer = read_hello(link, &header, certified).await?;
         let (ours, theirs) = (&self.own.identity, &peer.identity);

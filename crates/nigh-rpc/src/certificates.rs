@@ -2,6 +2,10 @@
 //!
 //! A folder holds `authority.crt` and `authority.key`, and a `NAME.crt` and `NAME.key` for each process. Keys are files of
 //! mode 0600. An authority signs for the cluster in its own name; a certificate serves clients and servers.
+//!
+//! While one authority replaces another, `authority.crt` holds both; the one whose key is in `authority.key` signs.
+
+mod authority_change;
 
 use std::io::{self, Write as _};
 use std::net::IpAddr;
@@ -12,13 +16,15 @@ use rcgen::{
     BasicConstraints, Certificate, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, SanType,
 };
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
 use time::{Duration, OffsetDateTime};
 
-pub use crate::certificate_files::CertificateError;
+use self::authority_change::{is_of, read_pair};
 use crate::certificate_files::CertificateFiles;
+pub use crate::certificate_files::{CertificateError, read_certificates, read_key, read_revocations};
+pub use crate::file_stamps::FileStamps;
 use crate::identity::{Identity, checked};
+pub use crate::revocations::Revocations;
+pub use crate::unrevoked_clients::{authorities, client_verifier};
 pub use crate::x509::CertificateFacts;
 
 /// The name of the authority's files.
@@ -42,7 +48,7 @@ impl Authority {
     /// If the folder has an authority already, or cannot be written.
     pub fn create(folder: &Path, cluster: &str, days: u32) -> Result<Self, CertificateError> {
         let cluster = checked(cluster)?.to_owned();
-        let (certificate, key) = (folder.join(format!("{AUTHORITY}.crt")), folder.join(format!("{AUTHORITY}.key")));
+        let (certificate, key) = own_files(folder);
         for path in [&certificate, &key] {
             if path.symlink_metadata().is_ok() {
                 return Err(CertificateError::Exists { path: path.clone(), hint: "name another folder" });
@@ -63,16 +69,18 @@ impl Authority {
     /// # Errors
     /// If the folder has no authority.
     pub fn open(folder: &Path) -> Result<Self, CertificateError> {
-        let (certificate, key) = (folder.join(format!("{AUTHORITY}.crt")), folder.join(format!("{AUTHORITY}.key")));
+        let (certificate, key) = own_files(folder);
         if !certificate.exists() {
             return Err(CertificateError::NoAuthority(certificate));
         }
-        let described = describe(&certificate)?.into_iter().next();
-        let cluster = described.and_then(|one| one.uris.iter().find_map(|uri| authority_of(uri)));
+        let (all, pair) = (read_certificates(&certificate)?, read_pair(&key)?);
+        let own = all.iter().find(|one| is_of(one, &pair)).ok_or_else(|| CertificateError::Unusable {
+            path: key.clone(),
+            reason: format!("it is the key of no certificate in {}", certificate.display()),
+        })?;
+        let facts = CertificateFacts::read(own);
+        let cluster = facts.and_then(|one| one.uris.iter().find_map(|uri| authority_of(uri)));
         let cluster = cluster.ok_or_else(|| CertificateError::NoAuthority(certificate.clone()))?;
-        let text = std::fs::read_to_string(&key).map_err(CertificateError::file(&key))?;
-        let pair = KeyPair::from_pem(&text);
-        let pair = pair.map_err(|error| CertificateError::Pem { path: key.clone(), reason: error.to_string() })?;
         let issuer = Issuer::new(authority_params(&cluster)?, pair);
         Ok(Self { folder: folder.to_owned(), cluster, issuer })
     }
@@ -132,7 +140,8 @@ impl Authority {
             }
         }
         let pair = KeyPair::generate()?;
-        let made = self.sign(identity, addresses, (now, days), &pair)?;
+        let revoked = read_revocations(&files.revoked())?.revoked_at(identity);
+        let made = self.sign(identity, addresses, (now, days, revoked), &pair)?;
         // A process that reads between the two writes finds a key of another certificate, and keeps its old files.
         write_over(&files.key, &pair.serialize_pem(), 0o600)?;
         write_over(&files.certificate, &made.pem(), 0o644)?;
@@ -143,10 +152,12 @@ impl Authority {
         &self,
         identity: &Identity,
         addresses: &[String],
-        (now, days): (OffsetDateTime, u32),
+        (now, days, revoked): (OffsetDateTime, u32, Option<OffsetDateTime>),
         pair: &KeyPair,
     ) -> Result<Certificate, CertificateError> {
-        if let Some(odd) = addresses.iter().find(|one| one.parse::<IpAddr>().is_err() && checked(one).is_err()) {
+        // `*.HOST` names all hosts directly below HOST.
+        let is_host = |name: &str| checked(name.strip_prefix("*.").unwrap_or(name)).is_ok();
+        if let Some(odd) = addresses.iter().find(|one| one.parse::<IpAddr>().is_err() && !is_host(one)) {
             return Err(CertificateError::Address(odd.clone()));
         }
         // `new` distinguishes addresses from names.
@@ -157,6 +168,10 @@ impl Authority {
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
         params.use_authority_key_identifier_extension = true;
         valid_for(&mut params, now, days)?;
+        // Older certificates of this process are revoked, this one is not.
+        if let Some(date) = revoked {
+            params.not_before = params.not_before.max(date + Duration::seconds(1));
+        }
         Ok(params.signed_by(pair, &self.issuer)?)
     }
 }
@@ -172,17 +187,17 @@ impl std::fmt::Debug for Authority {
 /// # Errors
 /// If the file has no certificate, or cannot be read.
 pub fn describe(path: &Path) -> Result<Vec<CertificateFacts>, CertificateError> {
-    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    let read = read.map_err(CertificateError::reading(path))?;
-    let described = read
-        .iter()
-        .map(|one| CertificateFacts::read(one).ok_or_else(|| damaged(path)))
-        .collect::<Result<Vec<_>, _>>()?;
-    if described.is_empty() { Err(CertificateError::NoCertificate(path.to_owned())) } else { Ok(described) }
+    let read = read_certificates(path)?;
+    read.iter().map(|one| CertificateFacts::read(one).ok_or_else(|| damaged(path))).collect()
 }
 
 fn damaged(path: &Path) -> CertificateError {
     CertificateError::Unusable { path: path.to_owned(), reason: "it holds a damaged certificate".to_owned() }
+}
+
+/// The certificate and the key of the authority in `folder`.
+fn own_files(folder: &Path) -> (PathBuf, PathBuf) {
+    (folder.join(format!("{AUTHORITY}.crt")), folder.join(format!("{AUTHORITY}.key")))
 }
 
 fn authority_of(uri: &str) -> Option<String> {

@@ -9,10 +9,10 @@ use tokio_rustls::{TlsConnector, TlsStream};
 use crate::error::ConnectError;
 use crate::frame::{Header, Kind};
 use crate::hello::Hello;
-use crate::identity::{Identity, PeerAddress};
+use crate::identity::PeerAddress;
 use crate::link::{Link, ReadAheadStream, prepare};
 use crate::message::{ReadError, read_head, read_header, read_refusal, write_short};
-use crate::security::{Security, identity_of};
+use crate::security::{PeerCertificate, Security};
 use crate::settings::Liveness;
 
 /// A hello's header.
@@ -46,11 +46,11 @@ impl From<ReadError> for ConnectError {
     }
 }
 
-/// The identity in the peer's certificate.
-pub(crate) fn certified(stream: &TlsStream<ReadAheadStream>) -> Result<Identity, ConnectError> {
+/// The peer's certificate.
+pub(crate) fn certified(stream: &TlsStream<ReadAheadStream>) -> Result<PeerCertificate, ConnectError> {
     let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
     certificate
-        .and_then(identity_of)
+        .and_then(PeerCertificate::of)
         .ok_or_else(|| ConnectError::Tls("the certificate of the peer names no process of Nigh".to_owned()))
 }
 
@@ -60,7 +60,7 @@ pub(crate) async fn connect(
     own: &Hello,
     security: &Security,
     liveness: Liveness,
-) -> Result<(Link, Hello), ConnectError> {
+) -> Result<(Link, Hello, Option<PeerCertificate>), ConnectError> {
     let tcp = TcpStream::connect(&*peer.address).await?;
     prepare(&tcp, liveness)?;
     let (mut link, certified) = match security {
@@ -82,14 +82,14 @@ pub(crate) async fn connect(
     }
     let hello = read_hello(&mut link, &header, certified.as_ref()).await?;
     check(peer, own, &hello)?;
-    Ok((link, hello))
+    Ok((link, hello, certified))
 }
 
 /// Reads the hello behind `header` and compares it with the certificate.
 pub(crate) async fn read_hello(
     link: &mut Link,
     header: &Header,
-    certified: Option<&Identity>,
+    certified: Option<&PeerCertificate>,
 ) -> Result<Hello, ConnectError> {
     let no_hello = || io::Error::new(io::ErrorKind::InvalidData, "the peer sent no hello");
     if header.kind != Kind::Hello {
@@ -98,7 +98,7 @@ pub(crate) async fn read_hello(
     let head = read_head(link, header).await.map_err(of_tls)?;
     let hello = Hello::parse(&head).ok_or_else(no_hello)?;
     match certified {
-        Some(certified) if *certified != hello.identity => {
+        Some(PeerCertificate { identity: certified, .. }) if *certified != hello.identity => {
             Err(ConnectError::NotItself { said: hello.identity.to_string(), certified: certified.to_string() })
         }
         _ => Ok(hello),

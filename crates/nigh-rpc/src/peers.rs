@@ -116,7 +116,10 @@ impl Peers {
             let mut pools = self.0.pools.lock();
             match pools.get(peer) {
                 Some(pool) => Arc::clone(pool),
-                None => Arc::clone(pools.entry(peer.clone()).or_insert(Arc::new(Pool::new(&self.0.settings)))),
+                None => {
+                    let pool = Pool::new(&self.0.settings, self.0.security.clone());
+                    Arc::clone(pools.entry(peer.clone()).or_insert(Arc::new(pool)))
+                }
             }
         };
         let crowded = || CallError::Crowded { peer: peer.name.to_string() };
@@ -129,9 +132,9 @@ impl Peers {
         let connecting = Box::pin(connect(peer, &shared.own, &shared.security, shared.settings.liveness));
         let connected = timeout_at(by, connecting).await.unwrap_or(Err(ConnectError::TimedOut));
         let named = |reason| CallError::Connect { peer: format!("{} at {}", peer.name, peer.address), reason };
-        let (link, hello) = connected.map_err(named)?;
-        let connected =
-            PooledConnection { link, hello, calls: 0, since: Instant::now(), _open: shared.meters.opened() };
+        let (link, hello, certificate) = connected.map_err(named)?;
+        let (since, open) = (Instant::now(), shared.meters.opened());
+        let connected = PooledConnection { link, hello, certificate, calls: 0, since, _open: open };
         Ok(Lease::new(connected, pool, permit))
     }
 }

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use crate::hello::Hello;
 use crate::link::{LITTLE_BYTES, Link};
 use crate::meters::OpenConnection;
+use crate::security::{PeerCertificate, Security};
 use crate::settings::ClientSettings;
 
 /// The connections to one peer.
@@ -19,12 +20,15 @@ pub(crate) struct Pool {
     pub(crate) permits: Arc<Semaphore>,
     waiting: AtomicUsize,
     settings: ClientSettings,
+    security: Security,
 }
 
 /// A connection, with its peer and its age.
 pub(crate) struct PooledConnection {
     pub(crate) link: Link,
     pub(crate) hello: Hello,
+    /// The peer's; none without TLS.
+    pub(crate) certificate: Option<PeerCertificate>,
     pub(crate) calls: u32,
     pub(crate) since: Instant,
     pub(crate) _open: OpenConnection,
@@ -54,12 +58,13 @@ impl Drop for WaitingCall<'_> {
 }
 
 impl Pool {
-    pub(crate) fn new(settings: &ClientSettings) -> Self {
+    pub(crate) fn new(settings: &ClientSettings, security: Security) -> Self {
         Self {
             idle: Mutex::default(),
             permits: Arc::new(Semaphore::new(settings.connections_max)),
             waiting: AtomicUsize::new(0),
             settings: settings.clone(),
+            security,
         }
     }
 
@@ -87,7 +92,9 @@ impl Pool {
     }
 
     fn keeps(&self, connected: &PooledConnection, since: Instant) -> bool {
-        since.elapsed() < self.settings.idle_max && connected.since.elapsed() < self.settings.age_max
+        since.elapsed() < self.settings.idle_max
+            && connected.since.elapsed() < self.settings.age_max
+            && !self.security.is_revoked(connected.certificate.as_ref())
     }
 
     /// Closes connections that were idle for too long or that the peer has closed. True if the pool is empty and unused.

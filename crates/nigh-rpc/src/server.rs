@@ -33,6 +33,10 @@ pub async fn serve(
     let drain_max = settings.drain_max;
     let door = Arc::new(Door::new(own, security, settings, handler, ending.clone()));
     let (tasks, cut) = (TaskTracker::new(), CancellationToken::new());
+    let (following, until) = (Arc::clone(&door), ending.clone());
+    tasks.spawn(async move {
+        until.run_until_cancelled(following.security.follow_files()).await;
+    });
     while let Some(accepted) = ending.run_until_cancelled(listener.accept()).await {
         let Ok((tcp, _)) = accepted.inspect_err(|error| {
             tracing::warn!("the server for calls of the cluster cannot accept a connection: {error}")
@@ -45,8 +49,13 @@ pub async fn serve(
         let (door, cut) = (Arc::clone(&door), cut.clone());
         tasks.spawn(async move {
             let served = async {
-                if let Some(admitted) = door.admit(tcp, place).await {
-                    answer_calls(&door, admitted).await;
+                let Some(admitted) = door.admit(tcp, place).await else { return };
+                let (peer, certificate) = (admitted.peer.identity.clone(), admitted.certificate.clone());
+                tokio::select! {
+                    () = answer_calls(&door, admitted) => {}
+                    () = door.security.until_revoked(certificate) => {
+                        tracing::warn!("the connection of {peer} is closed: its certificate is revoked");
+                    }
                 }
             };
             cut.run_until_cancelled(Box::pin(served)).await;

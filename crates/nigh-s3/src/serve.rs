@@ -16,15 +16,16 @@ use http_body::{Frame, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use nigh_http::listener::FIRST_HEAD_TIME_MAX;
+use nigh_http::listener::{DoorListener, FIRST_HEAD_TIME_MAX};
 use nigh_http::pulse::{AnsweringGuard, Order, Patience, Pulse};
 use nigh_http::send_guard::SendGuard;
 use nigh_http::shares::Share;
+use nigh_http::tls::{DoorStream, ServerConfig};
 use nigh_http::watch::Watch;
 use rustix::net::sockopt::set_socket_send_buffer_size;
 use s3s::{Body, StdError};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::net::{TcpStream, UnixListener, UnixStream};
 use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
@@ -94,26 +95,26 @@ trait Listener: Send + Sync + 'static {
     /// Accepts the next connection.
     fn next(&self) -> impl Future<Output = io::Result<Self::RawStream>> + Send;
 
-    /// Registers `accepted` in the runtime in which this function is called.
-    fn adopt(accepted: Self::RawStream) -> io::Result<Self::Stream>;
+    /// Registers `accepted` in the runtime in which this function is called, and makes its TLS handshake if there is one.
+    fn adopt(accepted: Self::RawStream) -> impl Future<Output = io::Result<Self::Stream>> + Send;
 }
 
-impl Listener for TcpListener {
-    type RawStream = std::net::TcpStream;
-    type Stream = TcpStream;
+impl Listener for DoorListener {
+    type RawStream = (std::net::TcpStream, Option<Arc<ServerConfig>>);
+    type Stream = DoorStream;
 
     async fn next(&self) -> io::Result<Self::RawStream> {
-        let (stream, client) = self.accept().await?;
+        let (stream, client, tls) = self.accept().await?;
         // Without this, a small answer waits 40 ms for the acknowledgement of the answer before it.
         stream.set_nodelay(true)?;
         if client.ip().to_canonical().is_loopback() {
             set_socket_send_buffer_size(&stream, LOCAL_SEND_BUFFER)?;
         }
-        stream.into_std()
+        Ok((stream.into_std()?, tls))
     }
 
-    fn adopt(accepted: Self::RawStream) -> io::Result<TcpStream> {
-        TcpStream::from_std(accepted)
+    async fn adopt((stream, tls): Self::RawStream) -> io::Result<DoorStream> {
+        DoorStream::take_up(TcpStream::from_std(stream)?, tls).await
     }
 }
 
@@ -125,7 +126,7 @@ impl Listener for UnixListener {
         self.accept().await?.0.into_std()
     }
 
-    fn adopt(accepted: Self::RawStream) -> io::Result<UnixStream> {
+    async fn adopt(accepted: Self::RawStream) -> io::Result<UnixStream> {
         UnixStream::from_std(accepted)
     }
 }
@@ -136,12 +137,16 @@ impl S3Door {
     ///
     /// The future is boxed, as in all serve functions; otherwise every crate that awaits this would compile the door
     /// again.
-    pub fn serve_tcp(self, listener: TcpListener, stop: CancellationToken) -> BoxFuture<'static, ()> {
-        Box::pin(self.serve(listener, stop))
+    pub fn serve_tcp(self, listener: impl Into<DoorListener>, stop: CancellationToken) -> BoxFuture<'static, ()> {
+        self.serve_door(listener.into(), stop)
     }
 
     /// Serves connections over a Unix socket, as `serve_tcp` does over TCP.
     pub fn serve_unix(self, listener: UnixListener, stop: CancellationToken) -> BoxFuture<'static, ()> {
+        Box::pin(self.serve(listener, stop))
+    }
+
+    fn serve_door(self, listener: DoorListener, stop: CancellationToken) -> BoxFuture<'static, ()> {
         Box::pin(self.serve(listener, stop))
     }
 
@@ -186,12 +191,13 @@ impl S3Door {
 
     /// Serves one connection, on its lane.
     async fn connection<L: Listener>(self, accepted: L::RawStream, permit: OwnedSemaphorePermit, pulse: Arc<Pulse>) {
-        let stream = match L::adopt(accepted) {
-            Ok(stream) => stream,
-            Err(error) => {
-                tracing::warn!(%error, "a connection to the S3 door could not be taken up");
+        let stream = match pulse.before_requests(pin!(L::adopt(accepted))).await {
+            Some(Ok(stream)) => stream,
+            Some(Err(error)) => {
+                tracing::debug!(%error, "a connection to the S3 door broke before its first request");
                 return;
             }
+            None => return,
         };
         let (door, home, place) = (&self, self.lanes.home(), Arc::new(permit));
         let service = service_fn(|request| {

@@ -23,10 +23,17 @@ Examples:
   nigh certificates issue ca n1 --address 10.0.0.7      ca/n1.crt and ca/n1.key
   nigh certificates issue ca n1 --address 10.0.0.7 --renew
   nigh certificates show ca/*.crt
+  nigh certificates revoke ca n2                        refuse n2 from now on
+  nigh certificates authority add ca                    replace the authority: first add the next one,
+  nigh certificates authority retire ca                 at last remove the former one
 
 A process needs authority.crt, its own certificate and its key, readable by it alone. authority.key stays where
 certificates are issued: who has it can be anybody in the cluster. Replaced files are used from the next connection on,
-without a restart.")]
+without a restart.
+
+revoke writes revoked.txt: copy it to all processes, beside authority.crt. They refuse the certificates that it names, and
+close their connections, within a second. To replace the authority: add; copy authority.crt to all processes; issue each
+certificate with --renew, and copy it; retire; copy authority.crt again. No call fails meanwhile.")]
 pub(crate) enum CertificatesCommand {
     /// Make a cluster's authority in a folder
     Init {
@@ -60,11 +67,46 @@ pub(crate) enum CertificatesCommand {
         #[arg(long)]
         renew: bool,
     },
+    /// Refuse the certificates of processes that were made until now
+    Revoke {
+        /// The folder of the authority; revoked.txt is written there
+        folder: PathBuf,
+        /// The processes' names
+        #[arg(required = true)]
+        names: Vec<String>,
+        /// The role of the processes
+        #[arg(long, value_enum, default_value_t = IssuedRole::Node)]
+        role: IssuedRole,
+    },
+    /// Replace the authority while its certificates are in use
+    #[command(subcommand)]
+    Authority(AuthorityCommand),
     /// Show the content of certificates
     Show {
         /// Certificate files
         #[arg(required = true)]
         files: Vec<PathBuf>,
+    },
+}
+
+/// Subcommands of `nigh certificates authority`.
+#[derive(Subcommand)]
+pub(crate) enum AuthorityCommand {
+    /// Make the next authority, which signs from now on; both are trusted
+    Add {
+        /// The folder of the authority
+        folder: PathBuf,
+        /// How many days the authority's certificate is valid
+        #[arg(long, default_value_t = 3650)]
+        days: u32,
+    },
+    /// Remove the former authority, when no certificate of the folder is of it any more
+    Retire {
+        /// The folder of the authority
+        folder: PathBuf,
+        /// Remove it even if certificates of it are in use
+        #[arg(long)]
+        force: bool,
     },
 }
 
@@ -144,9 +186,7 @@ pub(crate) fn run(command: &CertificatesCommand, globals: &Globals) -> Result<()
         }
         CertificatesCommand::Issue { folder, names, role, addresses, days, renew } => {
             let authority = Authority::open(folder)?;
-            let identities = names.iter().map(|name| Identity::new(authority.cluster(), role.role(), name));
-            let identities =
-                identities.collect::<Result<Vec<_>, _>>().map_err(|error| CliError::Usage(error.to_string()))?;
+            let identities = identities(&authority, *role, names)?;
             let mut issued = Vec::new();
             for identity in &identities {
                 let CertificateFiles { authority, certificate, key } =
@@ -161,8 +201,49 @@ pub(crate) fn run(command: &CertificatesCommand, globals: &Globals) -> Result<()
             }
             if globals.json { output::json(&issued) } else { Ok(()) }
         }
+        CertificatesCommand::Revoke { folder, names, role } => revoke(folder, names, *role, globals),
+        CertificatesCommand::Authority(AuthorityCommand::Add { folder, days }) => {
+            let file = Authority::add(folder, *days)?.files("").authority;
+            if globals.json {
+                return output::json(&json!({ "authority": file }));
+            }
+            output::line(format_args!(
+                "{0} has the next authority too: copy it to all processes, then renew their certificates",
+                file.display()
+            ))
+        }
+        CertificatesCommand::Authority(AuthorityCommand::Retire { folder, force }) => {
+            Authority::retire(folder, *force)?;
+            let file = Authority::open(folder)?.files("").authority;
+            if globals.json {
+                return output::json(&json!({ "authority": file }));
+            }
+            output::line(format_args!("{} has one authority: copy it to all processes", file.display()))
+        }
         CertificatesCommand::Show { files } => show(files, globals),
     }
+}
+
+fn identities(authority: &Authority, role: IssuedRole, names: &[String]) -> Result<Vec<Identity>, CliError> {
+    let identities = names.iter().map(|name| Identity::new(authority.cluster(), role.role(), name));
+    identities.collect::<Result<_, _>>().map_err(|error| CliError::Usage(error.to_string()))
+}
+
+fn revoke(folder: &Path, names: &[String], role: IssuedRole, globals: &Globals) -> Result<(), CliError> {
+    let authority = Authority::open(folder)?;
+    let identities = identities(&authority, role, names)?;
+    let list = authority.revoke(&identities)?;
+    if globals.json {
+        let uris: Vec<String> = identities.iter().map(Identity::uri).collect();
+        return output::json(&json!({ "revoked": uris, "list": list }));
+    }
+    for identity in &identities {
+        if !authority.files(identity.name()).certificate.exists() {
+            output::remark(format_args!("nigh: {} has no certificate of {identity}", folder.display()));
+        }
+        output::line(format_args!("{identity} is revoked: copy {} to all processes", list.display()))?;
+    }
+    Ok(())
 }
 
 fn show(files: &[PathBuf], globals: &Globals) -> Result<(), CliError> {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use nigh_node::client::{AdminClient, LambdaClient, S3Client};
+use nigh_node::client::{AdminClient, DoorAddress, LambdaClient, S3Client};
 use nigh_node::config::{Configuration, Flag, Layers};
 use nigh_node::credentials::{self, Credentials};
 use nigh_node::endpoints::{Endpoints, EndpointsError};
@@ -32,11 +32,14 @@ pub(crate) struct Globals {
     /// The URL of the door to call: S3 for objects, else Lambda [default: the door of the running node]
     #[arg(long, global = true, env = "NIGH_ENDPOINT", value_name = "URL")]
     pub(crate) endpoint: Option<String>,
+    /// The authorities to trust with https [default: the running node's, else AWS_CA_BUNDLE, else the system's]
+    #[arg(long = "ca", global = true, env = "NIGH_CA_BUNDLE", value_name = "FILE")]
+    pub(crate) ca_bundle: Option<PathBuf>,
 }
 
 /// A door, and the key that signs its requests.
 pub(crate) struct DoorAccess {
-    pub(crate) url: String,
+    pub(crate) door: DoorAddress,
     pub(crate) region: String,
     pub(crate) credentials: Credentials,
 }
@@ -64,16 +67,22 @@ impl Globals {
     pub(crate) async fn reach(&self, door: impl FnOnce(Endpoints) -> String) -> Result<DoorAccess, CliError> {
         let settings = self.configuration(Vec::new())?.settings;
         let paths = StatePaths::new(&settings.state);
-        let (url, region, namespace) = match &self.endpoint {
-            Some(url) => (url.clone(), settings.region, settings.namespace),
+        let (url, known, region, namespace) = match &self.endpoint {
+            Some(url) => {
+                let known = std::env::var_os("AWS_CA_BUNDLE").filter(|path| !path.is_empty()).map(PathBuf::from);
+                (url.clone(), known, settings.region, settings.namespace)
+            }
             None => {
                 let endpoints = self.endpoints(&paths).await?;
                 let (region, namespace) = (endpoints.region.clone(), endpoints.namespace.clone());
-                (door(endpoints), region, namespace)
+                let known = endpoints.ca_bundle.clone();
+                (door(endpoints), known, region, namespace)
             }
         };
         let profile = self.profile.as_deref().unwrap_or(namespace.as_str());
-        Ok(DoorAccess { url, region, credentials: credentials::read(&paths.credentials(), profile)? })
+        let credentials = credentials::read(&paths.credentials(), profile)?;
+        let door = DoorAddress { url, ca_bundle: self.ca_bundle.clone().or(known) };
+        Ok(DoorAccess { door, region, credentials })
     }
 
     /// The addresses of the node that runs at `paths`.
@@ -86,14 +95,14 @@ impl Globals {
 
     /// A client of the S3 door.
     pub(crate) async fn s3(&self) -> Result<S3Client, CliError> {
-        let DoorAccess { url, region, credentials } = self.reach(|endpoints| endpoints.s3).await?;
-        Ok(S3Client::new(&url, &region, &credentials)?)
+        let DoorAccess { door, region, credentials } = self.reach(|endpoints| endpoints.s3).await?;
+        Ok(S3Client::new(&door, &region, &credentials)?)
     }
 
     /// A client of the Lambda door.
     pub(crate) async fn lambda(&self) -> Result<LambdaClient, CliError> {
-        let DoorAccess { url, region, credentials } = self.reach(|endpoints| endpoints.lambda).await?;
-        Ok(LambdaClient::new(&url, &region, &credentials)?)
+        let DoorAccess { door, region, credentials } = self.reach(|endpoints| endpoints.lambda).await?;
+        Ok(LambdaClient::new(&door, &region, &credentials)?)
     }
 
     /// A client of the admin API, which answers while the node drains, too.

@@ -25,8 +25,8 @@ pub(crate) struct EnvArgs {
 }
 
 /// The variables and their values. Older SDKs and boto3 read the second name of the region.
-fn variables(endpoints: &Endpoints, key: &Credentials) -> [(&'static str, String); 8] {
-    [
+fn variables(endpoints: &Endpoints, key: &Credentials) -> Vec<(&'static str, String)> {
+    let mut variables = vec![
         ("AWS_ENDPOINT_URL_S3", endpoints.s3.clone()),
         ("AWS_ENDPOINT_URL_LAMBDA", endpoints.lambda.clone()),
         ("AWS_ENDPOINT_URL_SFN", endpoints.lambda.clone()),
@@ -35,7 +35,9 @@ fn variables(endpoints: &Endpoints, key: &Credentials) -> [(&'static str, String
         ("AWS_DEFAULT_REGION", endpoints.region.clone()),
         ("AWS_ACCESS_KEY_ID", key.access_key.as_str().to_owned()),
         ("AWS_SECRET_ACCESS_KEY", key.secret_key.reveal().to_owned()),
-    ]
+    ];
+    variables.extend(endpoints.ca_bundle.as_ref().map(|path| ("AWS_CA_BUNDLE", path.display().to_string())));
+    variables
 }
 
 /// Prints them.

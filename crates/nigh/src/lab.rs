@@ -60,14 +60,14 @@ pub(crate) async fn load(globals: &Globals) -> Result<CliError, CliError> {
         // The Lambda door of a node that need not be on this machine.
         Some(_) => (None, None),
         None => {
-            let s3 = globals.reach(|endpoints| endpoints.s3).await?.url;
+            let s3 = globals.reach(|endpoints| endpoints.s3).await?.door.url;
             (Some(s3), Some(globals.configuration(Vec::new())?.settings.state))
         }
     };
     let keys = &lambda.credentials;
     let text = |value: &str| Some(OsString::from(value));
     let variables = vec![
-        ("AWS_ENDPOINT_URL_LAMBDA", text(&lambda.url)),
+        ("AWS_ENDPOINT_URL_LAMBDA", text(&lambda.door.url)),
         ("AWS_ENDPOINT_URL_S3", s3.map(OsString::from)),
         ("AWS_REGION", text(&lambda.region)),
         ("AWS_ACCESS_KEY_ID", text(keys.access_key.as_str())),

@@ -23,7 +23,8 @@ pub(crate) enum OpenWhiskCommand {
 
 /// Runs it.
 pub(crate) async fn run(command: OpenWhiskCommand, globals: &Globals) -> Result<(), CliError> {
-    let DoorAccess { url, credentials, .. } = globals.reach(|endpoints| endpoints.lambda).await?;
+    let DoorAccess { door, credentials, .. } = globals.reach(|endpoints| endpoints.lambda).await?;
+    let url = door.url;
     let auth = format!("{}:{}", credentials.access_key, credentials.secret_key.reveal());
     if globals.json {
         return output::json(&json!({ "apihost": url, "auth": auth, "namespace": credentials.profile }));

@@ -171,8 +171,8 @@ fn function_of(arn: &str) -> &str {
 
 /// A client of the scheduler's API.
 pub(crate) async fn client(globals: &Globals) -> Result<SchedulerClient, CliError> {
-    let DoorAccess { url, region, credentials } = globals.reach(|endpoints| endpoints.lambda).await?;
-    Ok(SchedulerClient::new(&url, &region, &credentials)?)
+    let DoorAccess { door, region, credentials } = globals.reach(|endpoints| endpoints.lambda).await?;
+    Ok(SchedulerClient::new(&door, &region, &credentials)?)
 }
 
 /// Subcommands of `nigh schedules`.

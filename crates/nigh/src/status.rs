@@ -124,6 +124,7 @@ pub(crate) mod tests {
                 admin_socket: "/s/admin.sock".into(),
                 fast_socket: None,
                 outside: None,
+                ca_bundle: None,
                 region: "us-east-1".to_owned(),
                 namespace: Namespace::new("default").unwrap(),
             },

@@ -8,9 +8,11 @@ use clap::Args;
 use nigh_node::config::{Flag, LogFormat, LogSettings};
 use nigh_node::endpoints::Endpoints;
 use nigh_node::node::{Node, NodeError};
+use nigh_node::own_certificate;
 use nigh_node::state_folder::{StateFolderError, StatePaths};
 use nigh_node::status::Level;
-use nigh_terms::{ByteSize, ParseByteSizeError};
+use nigh_rpc::CertificateFiles;
+use nigh_terms::{ByteSize, Clock as _, ParseByteSizeError, SystemClock};
 use serde_json::json;
 use tracing_subscriber::EnvFilter;
 
@@ -34,6 +36,7 @@ Examples:
   nigh up                                           all in one, state in the usual folder
   nigh up --state /tmp/nigh --s3-listen 127.0.0.1:0 --lambda-listen 127.0.0.1:0
   nigh up --cache 2GiB --set functions.keep_alive='60 s'
+  nigh up --tls                                     https, with a certificate of an own authority
 
 A Python that has awslambdaric is found: that of the virtual environment in use, of .venv in this folder, of
 ~/.local/share/nigh/python, of PATH, of uv or of pyenv. The first start makes a key: it is in the file
@@ -58,9 +61,13 @@ pub(crate) struct UpArgs {
     /// Run functions even if this machine's files cannot be hidden from them [setting functions.trust_functions]
     #[arg(long)]
     trust_functions: bool,
-    /// Permit the doors to listen on addresses beyond loopback [setting allow_remote]
+    /// Serve https with a certificate for this machine, which the first start makes in the state folder with an authority of
+    /// its own [settings tls.certificate, tls.key, tls.authority]
     #[arg(long)]
-    allow_remote: bool,
+    tls: bool,
+    /// Permit plain HTTP on addresses beyond loopback [setting allow_plain]
+    #[arg(long, alias = "allow-remote")]
+    allow_plain: bool,
     /// Any other setting; may be repeated
     #[arg(long, value_name = "SETTING=VALUE")]
     set: Vec<String>,
@@ -78,7 +85,7 @@ impl UpArgs {
             given("cache.bytes", "--cache", self.cache),
             given("functions.python", "--python", self.python),
             given("functions.trust_functions", "--trust-functions", yes(self.trust_functions)),
-            given("allow_remote", "--allow-remote", yes(self.allow_remote)),
+            given("allow_plain", "--allow-plain", yes(self.allow_plain)),
         ];
         let free = self.set.into_iter().map(|text| match text.split_once('=') {
             Some((key, value)) => {
@@ -89,6 +96,22 @@ impl UpArgs {
         });
         free.chain(named.into_iter().flatten().map(Ok)).collect()
     }
+}
+
+/// The settings of `--tls`, over those of `flags`: the certificate of an own authority, made if it is missing.
+fn tls_flags(flags: &[Flag], globals: &Globals) -> Result<Vec<Flag>, CliError> {
+    let flag = |key: &str, value: String| Flag { key: key.to_owned(), value, flag: "--tls".to_owned() };
+    // Until the certificate is there, the doors are not checked for one.
+    let before = flags.iter().cloned().chain([flag("allow_plain", "true".to_owned())]).collect();
+    let settings = globals.configuration(before)?.settings;
+    if let Some(certificate) = &settings.tls.certificate {
+        let why = format!("--tls: tls.certificate is set to {} already; leave --tls out", certificate.display());
+        return Err(CliError::Usage(why));
+    }
+    let now = SystemClock::new().wall().date().unix_timestamp();
+    let CertificateFiles { authority, certificate, key } = own_certificate::ensure(&settings, now)?;
+    let files = [("tls.certificate", certificate), ("tls.key", key), ("tls.authority", authority)];
+    Ok(files.into_iter().map(|(setting, path)| flag(setting, path.display().to_string())).collect())
 }
 
 /// A size as a setting has it. A number without a unit is in MiB, and MB means MiB, as in Lambda.
@@ -121,7 +144,12 @@ pub(crate) enum Needs {
 
 /// Runs a node to its end.
 pub(crate) async fn run(args: UpArgs, needs: Needs, globals: &Globals) -> Result<ExitCode, CliError> {
+    let tls = args.tls;
     let mut flags = args.flags()?;
+    if tls {
+        let own = tls_flags(&flags, globals)?;
+        flags.extend(own);
+    }
     if needs == Needs::Controller {
         let (key, value) = ("cluster.roles".to_owned(), "controller".to_owned());
         flags.push(Flag { key, value, flag: "nigh controller".to_owned() });
@@ -213,7 +241,9 @@ fn announce(node: &Node, state: &Path, globals: &Globals) -> Result<(), CliError
         return output::json(&json!({ "endpoints": endpoints, "levels": levels, "first_key": key }));
     }
     let home = std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
-    let lines = announcement(endpoints, levels, &from_home(state, home.as_deref()), &state_flag(globals));
+    let ca_bundle = endpoints.ca_bundle.as_ref().map(|path| from_home(path, home.as_deref()).into());
+    let shown = Endpoints { ca_bundle, ..endpoints.clone() };
+    let lines = announcement(&shown, levels, &from_home(state, home.as_deref()), &state_flag(globals));
     lines.iter().try_for_each(output::line)
 }
 
@@ -229,9 +259,12 @@ fn from_home(path: &Path, home: Option<&Path>) -> String {
 /// usual one.
 fn announcement(endpoints: &Endpoints, levels: &[Level], state: &str, flag: &str) -> Vec<String> {
     let level = |name: &str| levels.iter().find(|level| level.name == name);
+    // What aws takes as --ca-bundle, and curl as --cacert.
+    let bundle = endpoints.ca_bundle.as_ref();
+    let trust = bundle.map(|path| format!(" (--ca-bundle {})", path.display())).unwrap_or_default();
     let mut lines = vec![
         format!("Nigh {} runs, with its state in {state}", env!("CARGO_PKG_VERSION")),
-        format!("  s3        {}", endpoints.s3),
+        format!("  s3        {}{trust}", endpoints.s3),
         format!("  lambda    {} (OpenWhisk and workflows, too)", endpoints.lambda),
     ];
     match level("python") {
@@ -309,6 +342,9 @@ mod tests {
         {
             assert!(text.contains(part), "{part}: {text}");
         }
+        let secured = Endpoints { ca_bundle: Some("~/tls/authority.crt".into()), ..status.endpoints.clone() };
+        let secured = announcement(&secured, &status.levels, "~/.local/state/nigh", "");
+        assert_eq!(secured[1], "  s3        http://127.0.0.1:9400 (--ca-bundle ~/tls/authority.crt)");
         let far = "/srv/".repeat(40);
         let mut levels = status.levels.clone();
         for name in

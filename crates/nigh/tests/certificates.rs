@@ -60,3 +60,31 @@ fn an_authority_issues_certificates_that_are_shown_and_renewed_and_no_key_is_pri
         assert!(!told.contains(secret) && !told.contains("PRIVATE"), "{file}");
     }
 }
+
+#[test]
+fn an_authority_is_replaced_in_two_steps_and_a_process_is_revoked_by_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let run = |arguments: &[&str]| {
+        let output = nigh(path, &[&["certificates"][..], arguments].concat());
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    run(&["init", "ca", "--cluster", "lab"]);
+    run(&["issue", "ca", "n1", "n2"]);
+    assert!(refused(path, &["certificates", "authority", "retire", "ca"]).contains("authority add"));
+    assert!(run(&["authority", "add", "ca"]).contains("copy it to all processes"));
+    let used = refused(path, &["certificates", "authority", "retire", "ca"]);
+    assert!(used.contains("n1.crt, n2.crt") && used.contains("--renew"), "{used}");
+    run(&["issue", "ca", "n1", "n2", "--renew"]);
+    run(&["authority", "retire", "ca"]);
+    let authorities = run(&["show", "ca/authority.crt", "--json"]);
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&authorities).unwrap().as_array().unwrap().len(), 1);
+
+    assert!(run(&["revoke", "ca", "n2"]).contains("nigh://lab/node/n2 is revoked"));
+    let unknown = nigh(path, &["certificates", "revoke", "ca", "n9"]);
+    assert!(unknown.status.success());
+    assert!(String::from_utf8_lossy(&unknown.stderr).contains("no certificate of nigh://lab/node/n9"));
+    let list = std::fs::read_to_string(path.join("ca/revoked.txt")).unwrap();
+    assert!(list.contains("nigh://lab/node/n2 2") && list.contains("nigh://lab/node/n9 2"), "{list}");
+}

@@ -23,9 +23,9 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
+use nigh_http::listener::DoorListener;
 use nigh_terms::{AccessKeyId, AdminRole, SecretKey};
 use parking_lot::Mutex;
-use tokio::net::TcpListener;
 
 pub(crate) use self::sessions::SignIns;
 
@@ -126,11 +126,9 @@ impl IntoResponse for Rejection {
 
 /// Where the API is served over TCP.
 pub(crate) struct TcpDoor {
-    pub(crate) listener: TcpListener,
+    pub(crate) listener: DoorListener,
     /// The connections for which the open files suffice.
     pub(crate) connections_max: usize,
-    /// True if the listener speaks TLS.
-    pub(crate) is_secure: bool,
 }
 
 /// The door of a node.
@@ -142,12 +140,12 @@ struct AdminDoor {
 
 /// Serves `router` to those whom `node` knows, until the node stops.
 pub(super) async fn serve<N: AdminSource>(node: Arc<N>, router: Router, door: TcpDoor) {
-    let TcpDoor { listener, connections_max, is_secure } = door;
+    let TcpDoor { listener, connections_max } = door;
     let (is_loopback, port) = match listener.local_addr() {
         Ok(address) => (address.ip().is_loopback(), address.port()),
         Err(error) => return tracing::error!(%error, "the admin API is not served over TCP"),
     };
-    let cookie = sign_in::Cookie { port, is_secure };
+    let cookie = sign_in::Cookie { port, is_secure: listener.tls().is_some() };
     let door = Arc::new(AdminDoor { attempts: Mutex::default(), is_loopback, cookie });
     let (router, stop) = (TowerToHyperService::new(router), node.stop().clone());
     let ended = stop.clone();

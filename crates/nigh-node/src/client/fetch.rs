@@ -4,16 +4,16 @@ use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
 use http::Request;
 
-use super::ClientError;
 use super::http_call::{Target, full};
+use super::{ClientError, DoorAddress};
 
-/// The document at `url` (`http://host:port/path`).
+/// The document at `url` (`http://host:port/path`, or `https` with a certificate that the system trusts).
 ///
 /// # Errors
 /// If the URL has another form, nobody answers, or the answer is an error.
 #[boxed]
 pub async fn fetch(url: &str) -> Result<Bytes, ClientError> {
-    let target = Target::of_url(url)?;
+    let target = Target::of(&DoorAddress { url: url.to_owned(), ca_bundle: None })?;
     let request = Request::get(url)
         .header(http::header::HOST, target.authority())
         .header(http::header::ACCEPT, "text/plain")

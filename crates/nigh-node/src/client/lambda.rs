@@ -13,9 +13,9 @@ use nigh_terms::FunctionName;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::ClientError;
 use super::http_call::{Target, full};
 use super::signer::{PayloadHash, Signer};
+use super::{ClientError, DoorAddress};
 use crate::credentials::Credentials;
 
 pub use self::attached::NewLayer;
@@ -155,12 +155,12 @@ impl FunctionChange {
 }
 
 impl LambdaClient {
-    /// A client of the door at `endpoint`.
+    /// A client of `door`.
     ///
     /// # Errors
-    /// If `endpoint` is no URL.
-    pub fn new(endpoint: &str, region: &str, credentials: &Credentials) -> Result<Self, ClientError> {
-        Ok(Self { target: Target::of_url(endpoint)?, signer: Signer::new("lambda", region, credentials) })
+    /// If its address is no URL, or its authorities cannot be read.
+    pub fn new(door: &DoorAddress, region: &str, credentials: &Credentials) -> Result<Self, ClientError> {
+        Ok(Self { target: Target::of(door)?, signer: Signer::new("lambda", region, credentials) })
     }
 
     /// The configuration of the function, in Lambda's form.

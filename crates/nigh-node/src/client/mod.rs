@@ -12,6 +12,7 @@ mod scheduler;
 mod signer;
 mod states;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -30,6 +31,15 @@ pub use states::StatesClient;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The most bytes of an answer in memory; streamed objects do not count.
 const ANSWER_MAX: usize = 64 << 20;
+
+/// The address of a door.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DoorAddress {
+    /// `http://host:port` or `https://host:port`.
+    pub url: String,
+    /// The PEM file of the authorities that are trusted with `https`; those of the system if absent.
+    pub ca_bundle: Option<PathBuf>,
+}
 
 /// Why a call failed.
 #[derive(Debug, Error)]

@@ -15,9 +15,9 @@ use serde::Deserialize;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio_util::io::ReaderStream;
 
-use super::ClientError;
 use super::http_call::{Payload, Target, full};
 use super::signer::{PayloadHash, Signer};
+use super::{ClientError, DoorAddress};
 use crate::credentials::Credentials;
 
 pub use super::documents::{BucketEntry, BucketNotifications, FunctionTrigger, ObjectEntry, ObjectPage, TriggerFilter};
@@ -35,12 +35,12 @@ pub struct S3Client {
 }
 
 impl S3Client {
-    /// A client of the door at `endpoint`.
+    /// A client of `door`.
     ///
     /// # Errors
-    /// If `endpoint` is no URL.
-    pub fn new(endpoint: &str, region: &str, credentials: &Credentials) -> Result<Self, ClientError> {
-        Ok(Self { target: Target::of_url(endpoint)?, signer: Signer::new("s3", region, credentials) })
+    /// If its address is no URL, or its authorities cannot be read.
+    pub fn new(door: &DoorAddress, region: &str, credentials: &Credentials) -> Result<Self, ClientError> {
+        Ok(Self { target: Target::of(door)?, signer: Signer::new("s3", region, credentials) })
     }
 
     /// The namespace's buckets.

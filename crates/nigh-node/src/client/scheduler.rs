@@ -6,10 +6,10 @@ use http::{Method, Request};
 use nigh_functions::schedule::ScheduleName;
 use serde_json::Value;
 
-use super::ClientError;
 use super::http_call::{Target, full};
 use super::lambda::refusal;
 use super::signer::{PayloadHash, Signer};
+use super::{ClientError, DoorAddress};
 use crate::credentials::Credentials;
 
 /// A client of one namespace at one Lambda door, for its schedules.
@@ -19,12 +19,12 @@ pub struct SchedulerClient {
 }
 
 impl SchedulerClient {
-    /// A client of the door at `endpoint`.
+    /// A client of `door`.
     ///
     /// # Errors
-    /// If `endpoint` is no URL.
-    pub fn new(endpoint: &str, region: &str, credentials: &Credentials) -> Result<Self, ClientError> {
-        Ok(Self { target: Target::of_url(endpoint)?, signer: Signer::new("scheduler", region, credentials) })
+    /// If its address is no URL, or its authorities cannot be read.
+    pub fn new(door: &DoorAddress, region: &str, credentials: &Credentials) -> Result<Self, ClientError> {
+        Ok(Self { target: Target::of(door)?, signer: Signer::new("scheduler", region, credentials) })
     }
 
     /// All schedules, by name.

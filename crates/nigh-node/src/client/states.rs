@@ -4,9 +4,9 @@ use async_recursion::async_recursion as boxed;
 use http::{Method, Request, StatusCode};
 use serde_json::Value;
 
-use super::ClientError;
 use super::http_call::{Target, full};
 use super::signer::{PayloadHash, Signer};
+use super::{ClientError, DoorAddress};
 use crate::credentials::Credentials;
 
 /// A client of one namespace at one Lambda door, for its state machines.
@@ -16,12 +16,12 @@ pub struct StatesClient {
 }
 
 impl StatesClient {
-    /// A client of the door at `endpoint`.
+    /// A client of `door`.
     ///
     /// # Errors
-    /// If `endpoint` is no URL.
-    pub fn new(endpoint: &str, region: &str, credentials: &Credentials) -> Result<Self, ClientError> {
-        Ok(Self { target: Target::of_url(endpoint)?, signer: Signer::new("states", region, credentials) })
+    /// If its address is no URL, or its authorities cannot be read.
+    pub fn new(door: &DoorAddress, region: &str, credentials: &Credentials) -> Result<Self, ClientError> {
+        Ok(Self { target: Target::of(door)?, signer: Signer::new("states", region, credentials) })
     }
 
     /// Calls `operation` of the API with `body`.

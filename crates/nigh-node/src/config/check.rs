@@ -1,5 +1,7 @@
 //! The rules about several settings together.
 
+use std::net::SocketAddr;
+
 use nigh_objects::WriteMode;
 use nigh_terms::{ByteSize, Namespace};
 use tracing::level_filters::LevelFilter;
@@ -24,8 +26,11 @@ impl Settings {
     pub fn faults(&self) -> Vec<ConfigError> {
         let mut faults = self.own_faults();
         if let Some(cluster) = &self.cluster {
-            faults.extend(cluster.faults(self.allow_remote, self.cache.object_max));
+            let plain = self.plain_beyond_loopback(cluster.listen, !cluster.plain);
+            faults.extend(plain.map(|why| ConfigError::rule("cluster.listen", why)));
+            faults.extend(cluster.faults(self.cache.object_max));
         }
+        faults.extend(self.tls.faults(self.admin.client_certificate));
         faults.extend(self.store.faults("store"));
         for (name, store) in self.own_stores() {
             faults.extend(store.faults(&format!("namespaces.{name}.store")));
@@ -33,6 +38,17 @@ impl Settings {
         faults.extend(self.check_shadows().err());
         faults.extend(self.check_places().err());
         faults
+    }
+
+    /// Why nothing may listen at `address`: only what has TLS is open to other machines, unless `allow_plain` says otherwise.
+    fn plain_beyond_loopback(&self, address: SocketAddr, has_tls: bool) -> Option<String> {
+        let is_permitted = address.ip().is_loopback() || has_tls || self.allow_plain;
+        (!is_permitted).then(|| {
+            format!(
+                "{address} is beyond loopback, and without TLS; give the doors a certificate (tls.certificate, `nigh up --tls`; \
+                 nodes: cluster.certificates), or set allow_plain = true to let everything be read on its way"
+            )
+        })
     }
 
     /// The broken rules that no table checks itself.
@@ -46,8 +62,8 @@ impl Settings {
             ("admin.listen", self.admin_listen()),
         ];
         for (key, address) in doors.into_iter().chain(outside) {
-            if !address.ip().is_loopback() && !self.allow_remote {
-                broken(key, format!("{address} is beyond loopback; set allow_remote = true to permit that"));
+            if let Some(why) = self.plain_beyond_loopback(address, self.tls.certificate.is_some()) {
+                broken(key, why);
             }
         }
         if self.cache.object_max > self.cache.bytes {
@@ -223,7 +239,23 @@ mod tests {
         assert_eq!(at(|settings| settings.lambda.listen.set_port(0)), "127.0.0.1:0");
         assert_eq!(at(|settings| settings.lambda.listen = "0.0.0.0:9401".parse().unwrap()), "127.0.0.1:9403");
         assert_eq!(at(|settings| settings.admin.listen = "127.0.0.1:80".parse().ok()), "127.0.0.1:80");
-        assert!(said(|settings| settings.admin.listen = "0.0.0.0:1".parse().ok()).contains("allow_remote"));
+        assert!(said(|settings| settings.admin.listen = "0.0.0.0:1".parse().ok()).contains("allow_plain"));
+    }
+
+    #[test]
+    fn what_is_open_to_other_machines_has_tls_or_is_permitted_to_be_plain() {
+        let open = |change: fn(&mut Settings)| {
+            said(|settings| {
+                settings.s3.listen = "0.0.0.0:1".parse().unwrap();
+                change(settings);
+            })
+        };
+        assert!(open(|_| {}).starts_with("setting s3.listen: ") && open(|_| {}).contains("allow_plain = true"));
+        assert_eq!(open(|settings| settings.allow_plain = true), "right");
+        let with_tls = |settings: &mut Settings| {
+            (settings.tls.certificate, settings.tls.key) = (Some("/c".into()), Some("/k".into()));
+        };
+        assert_eq!(open(with_tls), "right");
     }
 
     #[test]

@@ -128,7 +128,7 @@ impl ClusterSettings {
     }
 
     /// The broken rules of the table. Objects of up to `object_max` go through a shard's journal.
-    pub(super) fn faults(&self, allow_remote: bool, object_max: ByteSize) -> Vec<ConfigError> {
+    pub(super) fn faults(&self, object_max: ByteSize) -> Vec<ConfigError> {
         let mut faults = Vec::new();
         let mut broken = |key: &str, why: String| faults.push(ConfigError::rule(&format!("cluster.{key}"), why));
         let letters = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
@@ -164,10 +164,6 @@ impl ClusterSettings {
         }
         if self.answer.duration().is_zero() {
             broken("answer", "it must be longer than zero".to_owned());
-        }
-        if !self.listen.ip().is_loopback() && !allow_remote {
-            let why = format!("{} is beyond loopback; set allow_remote = true to permit that", self.listen);
-            broken("listen", why);
         }
         match &self.advertise {
             None if self.listen.ip().is_unspecified() => {

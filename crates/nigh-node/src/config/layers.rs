@@ -16,7 +16,9 @@ use super::store::{ACCOUNT, OTHER_ACCOUNT, StoreSettings};
 use crate::machine::Machine;
 
 /// Variables with the prefix `NIGH_` that are no settings: the command, the Python client and the hook read them.
-const NOT_SETTINGS: [&str; 6] = ["CONFIG", "PROFILE", "ENDPOINT", "FAST_PATH", "HOOK", "HOOK_REPORT"];
+const NOT_SETTINGS: [&str; 7] = ["CA_BUNDLE", "CONFIG", "PROFILE", "ENDPOINT", "FAST_PATH", "HOOK", "HOOK_REPORT"];
+/// Settings that had another name, which is still read.
+const RENAMED: [(&str, &str); 1] = [("allow_remote", "allow_plain")];
 /// The prefixes of variables for tests.
 const TEST_PREFIXES: [&str; 3] = ["TEST_", "SDK_", "LAB_"];
 /// The settings file of the whole machine.
@@ -240,6 +242,7 @@ impl Layer {
             why: error.to_string().trim_end().to_owned(),
         })?;
         dict.remove(FUNCTION_TABLE);
+        rename(&mut dict);
         Ok(Self { metadata: Metadata::named(path.display().to_string()), dict })
     }
 
@@ -271,7 +274,18 @@ impl Layer {
     fn single(origin: String, key: &str, value: &str) -> Self {
         let nested =
             key.rsplit('.').fold(Value::from(value), |inner, part| Value::from(Dict::from([(part.to_owned(), inner)])));
-        Self { metadata: Metadata::named(origin), dict: nested.into_dict().unwrap_or_default() }
+        let mut dict = nested.into_dict().unwrap_or_default();
+        rename(&mut dict);
+        Self { metadata: Metadata::named(origin), dict }
+    }
+}
+
+/// Gives settings with a former name their present one, unless that is there too.
+fn rename(dict: &mut Dict) {
+    for (former, present) in RENAMED {
+        if let Some(value) = dict.remove(former) {
+            dict.entry(present.to_owned()).or_insert(value);
+        }
     }
 }
 

@@ -20,6 +20,7 @@ mod reference;
 mod shown;
 mod span;
 mod store;
+mod tls;
 mod workflows;
 mod writes;
 
@@ -43,6 +44,7 @@ pub use python::PythonChoice;
 pub use shown::ShownSetting;
 pub use span::{ParseSpanError, Span};
 pub use store::{StoreKind, StoreSettings, SwiftAuth};
+pub use tls::{ClientCertificate, MinimumVersion, TlsSettings};
 pub use workflows::WorkflowSettings;
 pub use writes::{DamagedJournal, OutsideSettings, WritesSettings};
 
@@ -60,8 +62,8 @@ pub struct Settings {
     pub namespace: Namespace,
     /// The AWS region that clients and functions see.
     pub region: String,
-    /// Permits doors to listen on other addresses than loopback.
-    pub allow_remote: bool,
+    /// Permits plain HTTP, and plain calls between nodes, beyond loopback. Its former name is `allow_remote`.
+    pub allow_plain: bool,
     /// How long running requests and invocations may take to finish after the first signal.
     pub drain: Span,
     /// The S3 door.
@@ -70,6 +72,8 @@ pub struct Settings {
     pub lambda: LambdaSettings,
     /// The admin API and the page over TCP.
     pub admin: AdminSettings,
+    /// TLS of all doors.
+    pub tls: TlsSettings,
     /// The cache of objects.
     pub cache: CacheSettings,
     /// The store: the system of record.
@@ -154,6 +158,8 @@ pub struct AdminSettings {
     /// The address of its listener; port 0 takes a free one. If absent, port 9403 of loopback; a free port if
     /// `lambda.listen` has another than its default port, so that several nodes start on a machine.
     pub listen: Option<SocketAddr>,
+    /// Whether its clients need a certificate beside their key.
+    pub client_certificate: ClientCertificate,
 }
 
 /// The cache of objects.
@@ -257,7 +263,7 @@ impl Settings {
             node: machine.hostname.clone(),
             namespace: default_namespace(),
             region: "us-east-1".to_owned(),
-            allow_remote: false,
+            allow_plain: false,
             drain: Span::seconds(30),
             s3: S3Settings {
                 listen: loopback(9400),
@@ -269,6 +275,7 @@ impl Settings {
             },
             lambda: LambdaSettings { listen: loopback(LAMBDA_PORT) },
             admin: AdminSettings::default(),
+            tls: TlsSettings::default(),
             cache: CacheSettings {
                 bytes: ByteSize(machine.memory.bytes() / 4),
                 object_max: ByteSize::mib(10),

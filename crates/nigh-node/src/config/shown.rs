@@ -11,7 +11,7 @@ const SECRET: &str = "store.secret_key";
 /// The token of the cluster's servers, which is never shown.
 const CLUSTER_TOKEN: &str = "cluster.token";
 /// What holds where a setting has no value and that does not mean that there is none.
-const ABSENT: [(&str, &str); 11] = [
+const ABSENT: [(&str, &str); 13] = [
     ("admin.listen", "127.0.0.1:9403"),
     ("cluster", "one machine"),
     ("cluster.advertise", "cluster.listen"),
@@ -23,6 +23,8 @@ const ABSENT: [(&str, &str); 11] = [
     ("s3.uploads_bytes", "8 times s3.object_max"),
     ("store.shadow_node", "the node's name"),
     ("store.region", "us-east-1 with s3, any with swift"),
+    ("tls.authority", "clients' systems trust it"),
+    ("tls.certificate", "plain HTTP"),
 ];
 /// Numbers of bytes, shown as they are written: `64 MiB`.
 const SIZES: [&str; 17] = [

@@ -46,7 +46,7 @@ pub(super) fn arguments(
         format!("cluster.shards={SHARDS}"),
     ];
     if !calls.ip().is_loopback() {
-        set.push("allow_remote=true".to_owned());
+        set.push("allow_plain=true".to_owned());
     }
     set.extend(settings.set.iter().cloned());
     let state = ["node".to_owned(), "--state".to_owned(), state.display().to_string()];

@@ -318,7 +318,7 @@ async fn start_store(
         "writes.mode=through".to_owned(),
     ];
     if at.network.is_some() {
-        set.push("allow_remote=true".to_owned());
+        set.push("allow_plain=true".to_owned());
     }
     let arguments = ["up".to_owned(), "--state".to_owned(), state.display().to_string()];
     let arguments = arguments.into_iter().chain(settings_of(set)).collect();

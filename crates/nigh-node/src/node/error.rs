@@ -7,6 +7,7 @@ use nigh_engine::{JournalError, RegistryError, StateError};
 use nigh_functions::function_store::FunctionStoreError;
 use nigh_invoke::event_invoker::EventError;
 use nigh_openwhisk::entity_store::EntityStoreError;
+use nigh_rpc::certificates::CertificateError;
 use nigh_sandbox::sandbox::SandboxError;
 use nigh_workflow::executions::ExecutionError;
 use nigh_workflow::machine_store::MachineError;
@@ -53,6 +54,8 @@ pub enum NodeError {
     Llc(#[from] LlcError),
     #[error(transparent)]
     Telemetry(#[from] TelemetryError),
+    #[error("the doors' certificate: {0}")]
+    DoorCertificates(#[from] CertificateError),
     #[error(transparent)]
     Cluster(#[from] Box<ClusterStartError>),
     #[error(

@@ -1,30 +1,41 @@
 //! The listeners of a node's doors.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 
+use nigh_http::listener::DoorListener;
+use nigh_rpc::certificates::CertificateFacts;
 use tokio::net::TcpListener;
 
 use super::NodeError;
 use crate::config::{Settings, Switch};
+use crate::door_certificates::DoorCertificates;
 use crate::endpoints::Endpoints;
 use crate::state_folder::{StatePaths, bind_socket, bind_socket_by};
 
 /// The listeners, opened before `endpoints.json` is written.
 pub(super) struct Listeners {
-    pub(super) s3: TcpListener,
+    pub(super) s3: DoorListener,
     pub(super) s3_unix: tokio::net::UnixListener,
     pub(super) fast: Option<OwnedFd>,
-    pub(super) lambda: TcpListener,
-    pub(super) outside: Option<TcpListener>,
+    pub(super) lambda: DoorListener,
+    pub(super) outside: Option<DoorListener>,
     pub(super) admin: tokio::net::UnixListener,
-    pub(super) admin_tcp: TcpListener,
+    pub(super) admin_tcp: DoorListener,
 }
 
 impl Listeners {
-    pub(super) async fn bind(settings: &Settings, paths: &StatePaths) -> Result<Self, NodeError> {
+    /// Opens them. With `certificates` all doors speak TLS.
+    pub(super) async fn bind(
+        settings: &Settings,
+        paths: &StatePaths,
+        certificates: &DoorCertificates,
+    ) -> Result<Self, NodeError> {
+        let tls = certificates.doors();
         let tcp = async |setting, flag, address| {
-            TcpListener::bind(address).await.map_err(|source| NodeError::Bind { setting, flag, address, source })
+            let bound = TcpListener::bind(address).await;
+            let bound = bound.map_err(|source| NodeError::Bind { setting, flag, address, source })?;
+            Ok::<_, NodeError>(DoorListener::new(bound, tls.cloned()))
         };
         Ok(Self {
             s3: tcp("s3.listen", "s3-listen", settings.s3.listen).await?,
@@ -35,7 +46,9 @@ impl Listeners {
                 None => None,
             },
             admin: bind_socket(&paths.admin_socket())?,
-            admin_tcp: tcp("admin.listen", "set admin.listen=ADDRESS", settings.admin_listen()).await?,
+            admin_tcp: tcp("admin.listen", "set admin.listen=ADDRESS", settings.admin_listen())
+                .await?
+                .with_tls(certificates.admin().cloned()),
             fast: match settings.s3.fast_path {
                 Switch::On => Some(bind_socket_by(&paths.fast_socket(), nigh_s3::bind_fast_path)?),
                 Switch::Off => None,
@@ -44,18 +57,12 @@ impl Listeners {
     }
 
     pub(super) fn endpoints(&self, settings: &Settings, paths: &StatePaths) -> Result<Endpoints, NodeError> {
-        let url = |listener: &TcpListener| {
+        let url = |listener: &DoorListener| {
             let bound = listener.local_addr().map_err(|source| NodeError::Io { what: "asking for a port", source })?;
-            // A listener on every address is reached at loopback.
-            let reachable = match bound {
-                SocketAddr::V4(v4) if v4.ip().is_unspecified() => SocketAddr::from(([127, 0, 0, 1], v4.port())),
-                SocketAddr::V6(v6) if v6.ip().is_unspecified() => {
-                    SocketAddr::from((std::net::Ipv6Addr::LOCALHOST, v6.port()))
-                }
-                other => other,
-            };
-            Ok::<_, NodeError>(format!("http://{reachable}"))
+            let facts = listener.tls().map(|tls| tls.facts());
+            Ok::<_, NodeError>(door_url(reachable(bound), facts.as_deref()))
         };
+        let authority = settings.tls.authority.as_ref().filter(|_| self.s3.tls().is_some());
         Ok(Endpoints {
             pid: std::process::id(),
             s3: url(&self.s3)?,
@@ -65,8 +72,62 @@ impl Listeners {
             admin_socket: paths.admin_socket(),
             outside: self.outside.as_ref().map(url).transpose()?,
             fast_socket: self.fast.is_some().then(|| paths.fast_socket()),
+            ca_bundle: authority.map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone())),
             region: settings.region.clone(),
             namespace: settings.namespace.clone(),
         })
+    }
+}
+
+/// A listener on every address is reached at loopback.
+fn reachable(bound: SocketAddr) -> SocketAddr {
+    let address = match bound.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        other => other,
+    };
+    SocketAddr::new(address, bound.port())
+}
+
+/// The URL of a door at `address`. With TLS its host is one that the certificate names, for clients compare them.
+fn door_url(address: SocketAddr, certificate: Option<&CertificateFacts>) -> String {
+    let Some(facts) = certificate else { return format!("http://{address}") };
+    let is_named = facts.addresses.contains(&address.ip());
+    let localhost = facts.hosts.iter().find(|host| address.ip().is_loopback() && *host == "localhost");
+    let name = localhost.or_else(|| facts.hosts.iter().find(|host| !host.starts_with('*')));
+    match name.filter(|_| !is_named) {
+        Some(name) => format!("https://{name}:{}", address.port()),
+        None => format!("https://{address}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nigh_rpc::certificates::{Authority, describe};
+    use nigh_rpc::{Identity, Role};
+
+    use super::*;
+
+    #[test]
+    fn the_url_of_a_door_with_tls_has_a_host_that_its_certificate_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let authority = Authority::create(folder.path(), "lab", 10).unwrap();
+        let node = Identity::new("lab", Role::Node, "n1").unwrap();
+        let facts = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            describe(&authority.issue(&node, &names, 10, true).unwrap().certificate).unwrap().remove(0)
+        };
+        let everywhere = reachable("0.0.0.0:9400".parse().unwrap());
+        assert_eq!(door_url(everywhere, None), "http://127.0.0.1:9400");
+        for (names, host) in [
+            (&["127.0.0.1", "localhost"][..], "127.0.0.1"),
+            (&["n1.example", "localhost"], "localhost"),
+            (&["*.example", "n1.example"], "n1.example"),
+            (&["*.example"], "127.0.0.1"),
+        ] {
+            assert_eq!(door_url(everywhere, Some(&facts(names))), format!("https://{host}:9400"));
+        }
+        let v6 = reachable("[::]:1".parse().unwrap());
+        assert_eq!(door_url(v6, Some(&facts(&["::1"]))), "https://[::1]:1");
     }
 }

@@ -29,6 +29,7 @@ use crate::backup::source::BackupSource;
 use crate::cluster::ClusterEngine;
 use crate::cluster::members::{CopiesSeen, MemberSource, MemberSummary, copies_seen};
 use crate::config::ShownSetting;
+use crate::door_certificates::{self, DoorCertificates};
 use crate::endpoints::Endpoints;
 use crate::learning::MemoryModels;
 use crate::llc::LlcStatus;
@@ -43,6 +44,7 @@ pub(crate) struct RunningNode {
     pub(super) parts: NodeParts,
     pub(super) shown: Vec<ShownSetting>,
     pub(super) started: Timestamp,
+    pub(super) certificates: DoorCertificates,
     pub(super) endpoints: Endpoints,
     pub(super) levels: Vec<Level>,
     pub(super) telemetry: Telemetry,
@@ -91,6 +93,12 @@ impl RunningNode {
             && let Some(now) = levels::network(&self.parts.foundation.settings, &*self.parts.sandboxes.engine)
         {
             *network = now;
+        }
+        let now = self.parts.foundation.clock.wall().date().unix_timestamp();
+        if let Some(tls) = levels.iter_mut().find(|level| level.name == door_certificates::LEVEL)
+            && let Some(now) = self.certificates.level(now)
+        {
+            *tls = now;
         }
         if let Some(now) = self.parts.foundation.cluster.as_ref().map(ClusterEngine::level)
             && let Some(cluster) = levels.iter_mut().find(|level| level.name == now.name)

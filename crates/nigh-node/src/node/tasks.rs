@@ -70,11 +70,8 @@ impl Tasks {
         tasks.spawn(running.schedule_runner(doors.clone()).run());
         running.endpoints.write(&parts.foundation.paths)?;
         tasks.spawn(admin::serve(Arc::clone(running), listeners.admin));
-        let door = TcpDoor {
-            listener: listeners.admin_tcp,
-            connections_max: parts.foundation.files.lambda_connections,
-            is_secure: false,
-        };
+        let door =
+            TcpDoor { listener: listeners.admin_tcp, connections_max: parts.foundation.files.lambda_connections };
         tasks.spawn(admin::serve_tcp(Arc::clone(running), door));
         tasks.close();
         Ok(tasks)

@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 
 use nigh_terms::SystemClock;
+use tokio::net::TcpListener;
 
 use super::*;
 

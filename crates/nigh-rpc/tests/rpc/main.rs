@@ -5,4 +5,5 @@
 mod calls;
 mod faults;
 mod identity;
+mod revocation;
 mod support;

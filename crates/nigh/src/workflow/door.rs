@@ -15,7 +15,7 @@ pub(crate) struct Door {
 impl Door {
     pub(crate) async fn reach(globals: &Globals) -> Result<Self, CliError> {
         let reached = globals.reach(|endpoints| endpoints.lambda).await?;
-        let client = StatesClient::new(&reached.url, &reached.region, &reached.credentials)?;
+        let client = StatesClient::new(&reached.door, &reached.region, &reached.credentials)?;
         Ok(Self { client, region: reached.region })
     }
 

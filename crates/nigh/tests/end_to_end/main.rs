@@ -43,5 +43,6 @@ mod small_disk;
 mod store_down;
 mod templates;
 mod terminal;
+mod tls;
 mod workflows;
 mod wsk;

@@ -277,11 +277,12 @@ fn endpoints(state: &Path) -> Value {
 pub(crate) fn sdk_environment(state: &Path) -> Vec<(String, String)> {
     let endpoints = endpoints(state);
     let text = |name: &str| endpoints[name].as_str().unwrap().to_owned();
+    let trusted = endpoints["ca_bundle"].as_str().map(|path| ("AWS_CA_BUNDLE".to_owned(), path.to_owned()));
     let credentials = fs::read_to_string(state.join("credentials")).unwrap();
     let key = |name: &str| {
         credentials.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(" = ")).unwrap().to_owned()
     };
-    vec![
+    let mut environment = vec![
         ("AWS_ENDPOINT_URL".to_owned(), text("s3")),
         ("AWS_ENDPOINT_URL_S3".to_owned(), text("s3")),
         ("AWS_ENDPOINT_URL_LAMBDA".to_owned(), text("lambda")),
@@ -292,7 +293,9 @@ pub(crate) fn sdk_environment(state: &Path) -> Vec<(String, String)> {
         ("AWS_ACCESS_KEY_ID".to_owned(), key("aws_access_key_id")),
         ("AWS_SECRET_ACCESS_KEY".to_owned(), key("aws_secret_access_key")),
         ("AWS_EC2_METADATA_DISABLED".to_owned(), "true".to_owned()),
-    ]
+    ];
+    environment.extend(trusted);
+    environment
 }
 
 /// `nigh`, on this state.

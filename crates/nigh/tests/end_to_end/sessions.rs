@@ -33,7 +33,7 @@ fn a_wrong_setting_is_refused_in_one_line_that_names_it() {
     let words = String::from_utf8(loud.stderr).unwrap();
     assert!(words.contains("log.level") && words.contains("off, error, warn"), "{words}");
     let open = run(&["up", "--s3-listen", "0.0.0.0:0"]);
-    assert!(String::from_utf8(open.stderr).unwrap().contains("allow_remote"));
+    assert!(String::from_utf8(open.stderr).unwrap().contains("allow_plain"));
     assert_eq!(run(&["up", "--set", "nothing"]).status.code(), Some(2));
     assert_eq!(run(&["no-such-command"]).status.code(), Some(2));
 }

@@ -92,7 +92,7 @@ fn a_node_is_alone_or_belongs_to_a_cluster_whose_other_values_are_the_usual_ones
         ("cluster.shards", "0", "between 1 and 1024"),
         ("cluster.coherence", "mesi", "version-check"),
         ("cluster.journal_max", "1 MiB", "four times"),
-        ("cluster.listen", "0.0.0.0:1", "allow_remote"),
+        ("cluster.listen", "0.0.0.0:1", "allow_plain"),
         ("cluster.advertise", "here", "host:port"),
         ("cluster.roles", "king", "no role"),
         ("cluster.roles", "", "without a role"),
@@ -171,8 +171,33 @@ fn a_wrong_value_names_its_origin_and_the_way_to_write_it() {
 fn listening_beyond_loopback_must_be_asked_for() {
     let open = [("s3.listen", "0.0.0.0:9400")];
     let refused = layers(None, &[("NIGH_STATE", "/s")], &open).resolve(&machine()).unwrap_err();
-    assert!(refused.to_string().contains("allow_remote"), "{refused}");
+    assert!(refused.to_string().contains("allow_plain"), "{refused}");
+    assert!(layers(None, &[("NIGH_STATE", "/s"), ("NIGH_ALLOW_PLAIN", "true")], &open).resolve(&machine()).is_ok());
+    // The former name.
     assert!(layers(None, &[("NIGH_STATE", "/s"), ("NIGH_ALLOW_REMOTE", "true")], &open).resolve(&machine()).is_ok());
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("nigh.toml");
+    let resolve = |text: &str| {
+        std::fs::write(&file, text).unwrap();
+        layers(Some(file.clone()), &[("NIGH_STATE", "/s")], &open).resolve(&machine())
+    };
+    let former = resolve("allow_remote = true\n").unwrap();
+    assert_eq!(origin_of(&former, "allow_plain"), ("true", file.to_str().unwrap()));
+    assert!(resolve("allow_remote = true\nallow_plain = false\n").is_err());
+}
+
+#[test]
+fn a_door_beyond_loopback_that_has_tls_needs_no_permission() {
+    let flags = [("lambda.listen", "0.0.0.0:9401"), ("tls.certificate", "/c"), ("tls.key", "/k")];
+    let set = layers(None, &[("NIGH_STATE", "/s")], &flags).resolve(&machine()).unwrap();
+    assert_eq!(origin_of(&set, "tls.minimum_version"), ("1.2", "default"));
+    let newer = [("tls.minimum_version", "1.3")];
+    let set = layers(None, &[("NIGH_STATE", "/s")], &newer).resolve(&machine()).unwrap();
+    assert_eq!(set.settings.tls.minimum_version, crate::config::MinimumVersion::V13);
+    let half = layers(None, &[("NIGH_STATE", "/s")], &flags[..2]).resolve(&machine()).unwrap_err();
+    assert!(half.to_string().contains("tls.key"), "{half}");
+    let wrong = layers(None, &[("NIGH_STATE", "/s")], &[("tls.minimum_version", "1.1")]).resolve(&machine());
+    assert!(wrong.unwrap_err().to_string().contains("1.3"));
 }
 
 #[test]
