@@ -28,7 +28,7 @@ USER = 65532
 STATE = "var/lib/nigh"
 # What nothing in the image needs from the packages that it is made of.
 LEFT_OUT = ("/test/", "/idlelib/", "/ensurepip/", "/lib2to3/", "/pydoc_data/", "/tkinter/", "/turtledemo/", "/config-3.")
-PORTS = (9400, 9401)
+PORTS = (9400, 9401, 9402)
 ENVIRONMENT = {
     "PATH": "/usr/bin",
     "NIGH_STATE": f"/{STATE}",
@@ -36,6 +36,7 @@ ENVIRONMENT = {
     "NIGH_ALLOW_REMOTE": "true",
     "NIGH_S3__LISTEN": f"0.0.0.0:{PORTS[0]}",
     "NIGH_LAMBDA__LISTEN": f"0.0.0.0:{PORTS[1]}",
+    "NIGH_HEALTH__LISTEN": f"0.0.0.0:{PORTS[2]}",
 }
 SECOND_NS = 1_000_000_000
 

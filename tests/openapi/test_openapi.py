@@ -149,6 +149,7 @@ class AsDescribed(unittest.TestCase):
             ("POST", "/namespaces", {"name": "described"}, {}, (200,)),
             ("POST", "/namespaces/{namespace}/quota", {"functions": 1}, {"namespace": "described"}, (204,)),
             ("POST", "/namespaces/{namespace}/rm", None, {"namespace": "described"}, (204, 409)),
+            ("POST", "/reload", None, {}, (200,)),
             ("POST", "/session", None, {}, (200,)),
             ("POST", "/sign-in-links", None, {}, (200,)),
             ("DELETE", "/session", None, {}, (204,)),

@@ -88,6 +88,12 @@ impl RecordLog {
         }
     }
 
+    /// True while the writer's thread works.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        !self.jobs.is_closed()
+    }
+
     /// The bytes of the records on the disk.
     #[must_use]
     pub fn bytes(&self) -> ByteSize {

@@ -4,6 +4,7 @@
 //! No client holds a door shut: `watch` and `least_rate` end slow clients, `places` gives the place of an idle connection to
 //! the next one, `shares` bounds the requests that one requester has under way.
 
+pub mod farewell;
 pub mod least_rate;
 pub mod listener;
 pub mod mounted_api;

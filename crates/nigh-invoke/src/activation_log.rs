@@ -116,6 +116,14 @@ impl ActivationLog {
 
     /// Adds a record. It does not wait for the disk.
     pub fn append(&self, activation: Activation) {
+        tracing::debug!(
+            invocation = %activation.id,
+            namespace = %activation.namespace,
+            function = %activation.function,
+            answered = activation.outcome == Outcome::Answered,
+            duration_us = activation.duration_us,
+            "an invocation ended"
+        );
         match serde_json::to_vec(&activation) {
             Ok(record) => self.records.append(place(activation.id, activation.attempt), &activation.namespace, record),
             Err(error) => tracing::error!(%error, id = %activation.id, "activation lost: it cannot be written as JSON"),

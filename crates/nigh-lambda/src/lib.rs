@@ -32,6 +32,7 @@ use nigh_engine::AccessKeys;
 use nigh_functions::function_network::NetworkPermission;
 use nigh_functions::function_store::FunctionStore;
 use nigh_functions::runtime_catalog::RuntimeCatalog;
+use nigh_http::farewell::Farewell;
 use nigh_http::mounted_api::MountedApi;
 use nigh_http::request_body::BodyRoom;
 use nigh_invoke::event_invoker::EventInvoker;
@@ -92,6 +93,7 @@ pub struct LambdaDoor {
     bodies: BodyRoom,
     /// Whether clients reach it over TLS.
     has_tls: AtomicBool,
+    farewell: Farewell,
 }
 
 impl LambdaDoor {
@@ -100,12 +102,25 @@ impl LambdaDoor {
     pub fn new(parts: LambdaDoorParts, settings: LambdaDoorSettings) -> Self {
         let connections_max = server::CONNECTIONS_MAX;
         let bodies = BodyRoom::new(connections_max);
-        Self { parts, settings, connections_max, bodies, has_tls: AtomicBool::new(false) }
+        Self {
+            parts,
+            settings,
+            connections_max,
+            bodies,
+            has_tls: AtomicBool::new(false),
+            farewell: Farewell::default(),
+        }
     }
 
     /// The same, for so many connections at a time, and so requests under way.
     #[must_use]
     pub fn with_connections(self, connections_max: usize) -> Self {
         Self { connections_max, bodies: BodyRoom::new(connections_max), ..self }
+    }
+
+    /// The same; `farewell` asks its clients to leave before it closes.
+    #[must_use]
+    pub fn with_farewell(self, farewell: Farewell) -> Self {
+        Self { farewell, ..self }
     }
 }

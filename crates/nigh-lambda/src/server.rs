@@ -54,7 +54,11 @@ impl LambdaDoor {
             let door = Arc::clone(&self);
             nigh_http::listener::serve("Lambda door", listener, self.connections_max, until, move |request, from| {
                 let door = Arc::clone(&door);
-                async move { door.answer(request, from).await }
+                async move {
+                    let mut answer = door.answer(request, from).await;
+                    door.farewell.mark(answer.headers_mut());
+                    answer
+                }
             })
             .await;
             if let Some(mounted) = &self.parts.mounted {
@@ -100,6 +104,8 @@ impl LambdaDoor {
         {
             answer.headers_mut().insert(header::REQUEST_ID, id);
         }
+        let request = answer.headers().get(header::REQUEST_ID).and_then(|id| id.to_str().ok());
+        tracing::debug!(request, operation = name, status = answer.status().as_u16(), "a Lambda request was answered");
         answer
     }
 

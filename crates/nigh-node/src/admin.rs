@@ -21,6 +21,7 @@ mod objects;
 mod openapi;
 mod page;
 mod refusal;
+mod reload;
 mod reports;
 mod route;
 mod routes;
@@ -64,6 +65,7 @@ use crate::learning::MemoryModels;
 use crate::llc::LlcStatus;
 use crate::profiling::{ModelRows, ProfileReport, ProfileRequest, ProfilingError};
 use crate::recent_invocations::RecentInvocations;
+use crate::reload::{ReloadError, ReloadReport};
 use crate::status::{DrainStatus, Status};
 use crate::tenancy::Tenancy;
 
@@ -128,8 +130,10 @@ pub(crate) trait AdminSource: MemberSource + 'static {
     fn learning(&self) -> &MemoryModels;
     /// All metrics as Prometheus text.
     fn metrics(&self) -> String;
-    /// The settings.
-    fn config(&self) -> &[ShownSetting];
+    /// The settings in force.
+    fn config(&self) -> Vec<ShownSetting>;
+    /// Reads the sources of the settings again. Blocks.
+    fn reload(&self) -> Result<ReloadReport, ReloadError>;
     /// The records of the invocations that ran on this node.
     fn activations(&self) -> &ActivationLog;
     /// The cluster; none if the node is alone.

@@ -28,6 +28,9 @@ pub struct Endpoints {
     /// The fast path's Unix socket; none if it is off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fast_socket: Option<PathBuf>,
+    /// The listener for health and metrics; none of a node of an older version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub health: Option<String>,
     /// The door for stores' reports of outside writes; none if it is closed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outside: Option<String>,
@@ -116,6 +119,7 @@ mod tests {
             admin: Some("http://127.0.0.1:4".to_owned()),
             admin_socket: paths.admin_socket(),
             fast_socket: Some(folder.path().join("fast.sock")),
+            health: Some("http://127.0.0.1:4".to_owned()),
             outside: Some("http://127.0.0.1:3".to_owned()),
             ca_bundle: Some(folder.path().join("tls/authority.crt")),
             region: "us-east-1".to_owned(),

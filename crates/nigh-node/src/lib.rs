@@ -16,6 +16,7 @@ pub mod door_certificates;
 pub mod endpoints;
 pub mod explain;
 pub mod features;
+pub mod health;
 mod http_adapter;
 pub mod inventory;
 pub mod learning;
@@ -34,6 +35,7 @@ mod python_client;
 mod python_folder;
 mod python_library;
 mod recent_invocations;
+pub mod reload;
 #[cfg(test)]
 #[path = "../../../tests/skipped.rs"]
 mod skipped;

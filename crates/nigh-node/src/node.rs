@@ -1,15 +1,17 @@
 //! One node: its parts are opened in order, wired together, and ended in order.
 //!
-//! Start: state folder (locked), registry, a new incarnation, sandbox engine (which ends sandboxes of an earlier
-//! incarnation), store, object memory, functions, doors. Then the first namespace's key is made; every step that may
-//! fail comes before. `endpoints.json` is written last, so whoever reads it finds open doors.
-//! End: the doors take no new requests, running invocations and requests get `drain` to finish, records are flushed.
-//! The admin API answers until the invocations have ended.
+//! Start: state folder (locked), health listener, registry, a new incarnation, sandbox engine (which ends sandboxes of an
+//! earlier incarnation), store, object memory, functions, doors. Then the first namespace's key is made; every step that
+//! may fail comes before. `endpoints.json` is written last, so whoever reads it finds open doors.
+//! End: the node is not ready from the first moment. The doors stay open for `drain_delay`, and each answer closes its
+//! connection. Then the doors close, running invocations and requests get `drain` to finish, homes move to other nodes,
+//! records are flushed. The admin API answers until the invocations have ended, the health listener to the end.
 //! After a kill at any point a restart is enough: acknowledged writes are in the store, the journal or the registry.
 
 mod doors;
 mod error;
 mod foundation;
+mod health_facts;
 mod invocations;
 mod levels;
 mod listeners;
@@ -17,15 +19,16 @@ mod memory_shares;
 mod objects;
 mod open_files;
 mod parts;
+mod reloads;
 mod running;
 mod sandboxes;
 mod schedules;
 mod tasks;
 mod workflows;
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
 
 use futures::future::BoxFuture;
 use nigh_invoke::activation_log::ActivationLog;
@@ -35,6 +38,7 @@ use nigh_openwhisk::entity_store::EntityStore;
 
 use nigh_sizing::object_sizes::{FeaturesOrSize, ObjectSizes};
 use nigh_terms::{Clock as _, SystemClock};
+use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -43,20 +47,23 @@ use self::invocations::Invocations;
 use self::listeners::Listeners;
 use self::objects::Objects;
 use self::parts::{Logs, NodeParts, open_functions};
+use self::reloads::DrainTimes;
 use self::sandboxes::Sandboxes;
 use self::tasks::Tasks;
 use self::workflows::Workflows;
-use crate::admin::{LiveViews, SignIns};
+use crate::admin::{AdminSource, LiveViews, SignIns};
 use crate::backup::source::BackupSource;
-use crate::config::Configuration;
+use crate::config::{Configuration, Settings};
 use crate::credentials::{Credentials, FirstKeys};
 use crate::door_certificates::DoorCertificates;
 use crate::endpoints::Endpoints;
+use crate::health::{HealthBoard, HealthServer, HealthSource};
 use crate::learning::MemoryModels;
 use crate::llc::Llc;
 use crate::notifications::FunctionTargets;
 use crate::outside_door::{OutsideDoor, OutsideSecrets};
 use crate::recent_invocations::RecentInvocations;
+use crate::reload::{Reload, ReloadError, ReloadParts, ReloadReport};
 use crate::state_folder::{StateFolder, StateFolderError};
 use crate::status::Level;
 use crate::store;
@@ -75,6 +82,7 @@ pub struct Node {
     tasks: TaskTracker,
     first_key: Option<Credentials>,
     state: StateFolder,
+    health: HealthServer,
 }
 
 impl Node {
@@ -88,7 +96,7 @@ impl Node {
     }
 
     async fn open(configuration: Configuration) -> Result<Self, NodeError> {
-        let Configuration { mut settings, shown, .. } = configuration;
+        let Configuration { mut settings, shown, layers, .. } = configuration;
         let (files, few_files) = open_files::fit(&mut settings, open_files::raise_limit())?;
         let state = StateFolder::take(&settings.state)?;
         // Nobody may find the doors of an earlier incarnation.
@@ -96,9 +104,12 @@ impl Node {
         let telemetry = Telemetry::install()?;
         let clock = Arc::new(SystemClock::new());
         let started = clock.wall();
+        let (health, health_address, board) = open_health(&settings, &clock)?;
         let mut levels = Vec::new();
 
+        board.starts("reads its state and joins its cluster");
         let foundation = Foundation::open(settings, files, state.paths().clone(), clock).await?;
+        board.starts("opens its sandboxes and its store");
         let sandboxes = Sandboxes::open(&foundation, state.instance(), &mut levels).await?;
         let (store, store_levels) = store::open(&foundation.settings, foundation.clock()).await?;
         levels.extend(store_levels);
@@ -113,7 +124,9 @@ impl Node {
         )
         .await?;
         levels.push(llc.level.clone());
+        board.starts("opens the journal and the object memory");
         let (objects, member) = Objects::open(&foundation, Arc::clone(&store), &sizes, &mut levels).await?;
+        board.starts("opens its functions and their runtimes");
         let (functions, entities) = open_functions(&foundation).await?;
         let learning = MemoryModels::open(
             &foundation.settings.memory,
@@ -145,7 +158,7 @@ impl Node {
         };
 
         let invoker_settings = invocations::invoker_settings(&parts, runtimes);
-        let profiling = Arc::new(invocations::profiler(&parts, store, &invoker_settings));
+        let profiling = Arc::new(invocations::profiler(&parts, Arc::clone(&store), &invoker_settings));
         let invocations = Invocations::start(&parts, invoker_settings);
         let events = invocations.open_events(&parts, outbox).await?;
         let workflows = Workflows::open(&parts, &invocations, &events, histories).await?;
@@ -153,7 +166,7 @@ impl Node {
             .await?;
         let tenancy = tenancy_of(&parts, &invocations, &events, &workflows, entities.clone());
         let openwhisk = doors::openwhisk(&parts, &invocations, entities, whisk_records.clone());
-        let lambda = Arc::new(doors::lambda(&parts, &invocations, &events, &workflows, openwhisk));
+        let lambda = Arc::new(doors::lambda(&parts, &invocations, &events, &workflows, openwhisk.clone()));
 
         let Foundation { settings, paths, local, .. } = &parts.foundation;
         let secrets = OutsideSecrets::read(settings)?;
@@ -163,14 +176,20 @@ impl Node {
         let calls = parts.foundation.cluster.as_ref().map(|cluster| cluster.own().1);
         let certificates = DoorCertificates::open(settings, calls)?;
         levels.extend(certificates.level(started.date().unix_timestamp()));
+        board.starts("opens its doors");
         let listeners = Listeners::bind(settings, paths, &certificates).await?;
-        let endpoints = listeners.endpoints(settings, paths)?;
+        let endpoints = listeners.endpoints(settings, paths, health_address)?;
         let first_key = tenancy.first.issue().await?;
         tenancy.first.write_file()?;
         let backup = BackupSource::new(local.clone(), paths.clone(), settings, Some(parts.functions.clone()));
+        let drain_times = Arc::new(DrainTimes::new(settings));
+        let reloads = ReloadParts::new(layers, shown);
+        reloads::add(&reloads, settings, &drain_times, &parts.objects.memory, openwhisk, &invocations);
         let running = Arc::new(RunningNode {
             parts,
-            shown,
+            store,
+            reloads,
+            drain_times,
             started,
             certificates,
             endpoints,
@@ -187,12 +206,17 @@ impl Node {
             sign_ins: SignIns::default(),
             live: LiveViews::default(),
             asked_to_stop: CancellationToken::new(),
+            is_expelled: CancellationToken::new(),
             draining: OnceLock::new(),
             stop: CancellationToken::new(),
         });
         let doors = CancellationToken::new();
         let tasks = Tasks { listeners, lambda, outside, member }.start(&running, &doors).await?;
-        Ok(Self { running, doors, tasks, first_key, state })
+        for (number, lane) in running.parts.s3.runtimes().into_iter().enumerate() {
+            board.watch(format!("{number} of the S3 door"), lane);
+        }
+        board.started(&(Arc::clone(&running) as Arc<dyn HealthSource>));
+        Ok(Self { running, doors, tasks, first_key, state, health })
     }
 
     /// The addresses of its doors.
@@ -219,17 +243,39 @@ impl Node {
         &self.running.asked_to_stop
     }
 
-    /// Takes no new requests, lets running invocations finish within `drain`, ends those that still run, and writes
-    /// everything that is not written.
+    /// Reads the sources of the settings again, and changes those that can change without a restart. Blocks: it reads
+    /// files.
+    ///
+    /// # Errors
+    /// What is wrong with the settings; nothing has changed then.
+    pub fn reload(&self) -> Result<ReloadReport, ReloadError> {
+        AdminSource::reload(&*self.running)
+    }
+
+    /// From now on a reload also changes the settings of `part`.
+    pub fn reload_also(&self, part: Arc<dyn Reload>) {
+        self.running.reloads.add(part);
+    }
+
+    /// Opens log files again, which may have been renamed.
+    pub fn reopen_files(&self) {
+        self.running.reloads.reopen();
+    }
+
+    /// Keeps its doors open for `drain_delay` while it says that it is not ready. Then takes no new requests, lets running
+    /// invocations finish within `drain`, ends those that still run, and writes everything that is not written.
     pub fn stop(self) -> BoxFuture<'static, ()> {
         Box::pin(self.close())
     }
 
     async fn close(self) {
-        let Self { running, doors, tasks, state, .. } = self;
+        let Self { running, doors, tasks, state, health, .. } = self;
         let NodeParts { foundation, sandboxes, objects, llc, learning, .. } = &running.parts;
-        let drain = foundation.settings.drain.duration();
-        running.draining.get_or_init(Instant::now);
+        let (delay, drain) = running.begin_to_drain();
+        if !delay.is_zero() {
+            tracing::info!("draining: the node is not ready; its doors stay open for {} s", delay.as_secs_f64());
+            tokio::time::sleep(delay).await;
+        }
         tracing::info!("draining: new requests are rejected; {}", running.awaits());
         if let Err(error) = remove_if_there(&state.paths().endpoints()) {
             tracing::warn!(%error, "endpoints.json is still there while the doors close");
@@ -274,8 +320,22 @@ impl Node {
                 tracing::warn!(%error, "a socket is left behind; the next start replaces it");
             }
         }
+        health.end().await;
         tracing::info!("drained");
     }
+}
+
+/// Opens the health listener, which answers from now on. Returns its address, and the board of what it tells.
+fn open_health(
+    settings: &Settings,
+    clock: &Arc<SystemClock>,
+) -> Result<(HealthServer, SocketAddr, Arc<HealthBoard>), NodeError> {
+    let (listener, address) = listeners::bind_health(settings)?;
+    let board = Arc::new(HealthBoard::new(&settings.node, Arc::clone(clock)));
+    board.watch("of the node".to_owned(), Handle::current());
+    let server =
+        HealthServer::start(listener, Arc::clone(&board)).map_err(NodeError::io("starting the health listener"))?;
+    Ok((server, address, board))
 }
 
 fn remove_if_there(path: &Path) -> Result<(), StateFolderError> {

@@ -63,6 +63,16 @@ impl Throttle {
         Self { limits, invocations: Minute::default(), fires: Minute::default(), under_way: HashMap::new() }
     }
 
+    /// The limits.
+    pub(super) const fn limits(&self) -> &NamespaceLimits {
+        &self.limits
+    }
+
+    /// From now on these limits hold; what was counted counts on.
+    pub(super) fn set_limits(&mut self, limits: NamespaceLimits) {
+        self.limits = limits;
+    }
+
     /// An action is called.
     pub(super) fn invoked(&mut self, namespace: &Namespace, now: Monotonic) -> Result<(), WhiskError> {
         self.invocations.count(namespace, self.limits.invocations_per_minute, now)
@@ -124,6 +134,10 @@ mod tests {
         throttle.invoked(&other, at(59)).unwrap();
         throttle.invoked(&one, at(60)).unwrap();
         assert!(throttle.fired(&one, at(60)).is_err(), "a limit of none");
+        // Other limits hold at once, for what was counted, too.
+        throttle.set_limits(NamespaceLimits { invocations_per_minute: Some(1), ..NamespaceLimits::default() });
+        assert!(throttle.invoked(&one, at(60)).is_err());
+        throttle.fired(&one, at(60)).unwrap();
     }
 
     #[test]

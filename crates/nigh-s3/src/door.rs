@@ -13,6 +13,7 @@ use http_body::Body as _;
 use hyper::body::Incoming;
 use nigh_data::Digest;
 use nigh_engine::AccessKeys;
+use nigh_http::farewell::Farewell;
 use nigh_http::places::Places;
 use nigh_http::shares::Shares;
 use nigh_objects::ObjectMemory;
@@ -21,6 +22,7 @@ use s3s::config::{S3Config, StaticConfigProvider};
 use s3s::service::{S3Service, S3ServiceBuilder};
 use s3s::validation::NameValidation;
 use s3s::{Body, HttpRequest, S3Error, S3ErrorCode};
+use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::auth::{Secrets, Signers, check_service};
@@ -53,6 +55,7 @@ pub struct S3Door {
     pub(crate) limits: DoorLimits,
     pub(crate) places: Arc<Places>,
     pub(crate) lanes: Arc<Lanes>,
+    pub(crate) farewell: Farewell,
 }
 
 impl S3Door {
@@ -68,7 +71,8 @@ impl S3Door {
         let telemetry = Arc::new(Telemetry::new());
         let places = Arc::new(Places::new(limits.connections));
         let lanes = Arc::new(Lanes::open()?);
-        Ok(Self { handlers, keys, telemetry, service, limits, places, lanes })
+        let farewell = Farewell::default();
+        Ok(Self { handlers, keys, telemetry, service, limits, places, lanes, farewell })
     }
 
     /// The same door with its own connections, for the key of one sandbox only. Serve it in that sandbox's network.
@@ -78,7 +82,20 @@ impl S3Door {
         let limits = DoorLimits { first_head_timeout: self.limits.head_timeout, ..self.limits };
         let service = service(&self.handlers, Secrets::new(self.keys.clone(), Some(key)), None, limits);
         let places = Arc::new(Places::new(limits.sandbox_connections));
-        Self { service, limits, places, ..self.clone() }
+        // A sandbox has no other node to go to.
+        Self { service, limits, places, farewell: Farewell::default(), ..self.clone() }
+    }
+
+    /// The same door; `farewell` asks its clients to leave before it closes.
+    #[must_use]
+    pub fn with_farewell(self, farewell: Farewell) -> Self {
+        Self { farewell, ..self }
+    }
+
+    /// The runtimes of the threads that serve its connections.
+    #[must_use]
+    pub fn runtimes(&self) -> Vec<Handle> {
+        self.lanes.runtimes()
     }
 
     /// The handlers of object reads, for the fast path.
@@ -147,6 +164,12 @@ impl S3Door {
         }
         let operation = read_operation.or_else(|| notes.map(|notes| notes.operation())).unwrap_or(Operation::Unknown);
         finish(&mut response, id, operation, is_head);
+        tracing::debug!(
+            request = id.as_str(),
+            operation = operation.name(),
+            status = response.status().as_u16(),
+            "an S3 request was answered"
+        );
         let bytes = response.body().size_hint().exact().unwrap_or_default();
         self.telemetry.answered(operation, response.status(), bytes, began.elapsed());
         response

@@ -68,6 +68,11 @@ impl Lanes {
         &self.home
     }
 
+    /// The lanes' runtimes.
+    pub(crate) fn runtimes(&self) -> Vec<Handle> {
+        self.lanes.iter().map(|lane| lane.runtime.clone()).collect()
+    }
+
     /// Runs `connection` on the lane that has the fewest connections.
     pub(crate) fn run(&self, connection: impl Future<Output = ()> + Send + 'static) {
         if let Some(lane) = self.lanes.iter().min_by_key(|lane| lane.connections.load(Ordering::Relaxed)) {

@@ -170,7 +170,8 @@ impl S3Door {
                 never = watch.keep() => match never {},
             }
         };
-        if tokio::time::timeout(self.limits.drain, drained).await.is_err() {
+        let drain = self.farewell.drain().unwrap_or(self.limits.drain);
+        if tokio::time::timeout(drain, drained).await.is_err() {
             tracing::warn!(
                 connections = tracker.len(),
                 "S3 requests were still under way at the end of the drain time"
@@ -209,7 +210,9 @@ impl S3Door {
                     let _home = home.enter();
                     answer.as_mut().poll(context)
                 });
-                Ok::<_, Infallible>(until_sent(response.await, answering, home))
+                let mut response = response.await;
+                door.farewell.mark(response.headers_mut());
+                Ok::<_, Infallible>(until_sent(response, answering, home))
             }
         });
         // hyper gets no timer and so sets no timeouts: the watch finds silent clients.

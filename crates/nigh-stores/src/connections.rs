@@ -3,20 +3,23 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, HeaderValue};
 use http::request::Parts;
-use http::{Method, Request, Uri};
+use http::{Method, Request, Response, StatusCode, Uri};
 use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
 use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 
 use super::answer::{BYTES_PER_SECOND_MIN, StoreResponse};
+use super::reachability::Reachability;
 use super::retry::RetryPolicy;
 use super::wire_error::{WireError, chain, not_sent};
 
@@ -55,6 +58,7 @@ impl Default for NetworkLimits {
 pub(super) struct Connections {
     client: Client<HttpsConnector<HttpConnector>, Pieces>,
     limits: NetworkLimits,
+    reachability: Arc<Reachability>,
 }
 
 impl Connections {
@@ -75,21 +79,41 @@ impl Connections {
             .pool_idle_timeout(UNUSED)
             .pool_max_idle_per_host(limits.concurrency)
             .build(connector);
-        Ok(Self { client, limits })
+        Ok(Self { client, limits, reachability: Arc::default() })
     }
 
     pub(super) const fn limits(&self) -> &NetworkLimits {
         &self.limits
     }
 
+    /// What is wrong with the store, by the outcomes of its newest requests.
+    pub(super) fn trouble(&self) -> Option<String> {
+        self.reachability.trouble()
+    }
+
     /// Sends a whole request once and returns any answer. `asked` is the store and the operation, for messages; `work`
     /// is added to the time limit.
     pub(super) async fn ask(
         &self,
-        (mut head, body): (Parts, Vec<Bytes>),
+        request: (Parts, Vec<Bytes>),
         asked: (&'static str, &'static str),
         work: Duration,
     ) -> Result<StoreResponse, WireError> {
+        let answer = self.send(request, work).await;
+        match &answer {
+            Ok(answer) if works(answer.status()) => self.reachability.answered(),
+            Ok(answer) => self.reachability.failed(answer.status().to_string()),
+            Err(WireError::NotSent(why) | WireError::Failed(why)) => self.reachability.failed(why.clone()),
+            Err(_) => {}
+        }
+        answer.map(|answer| StoreResponse::new(answer, asked, self.limits.idle))
+    }
+
+    async fn send(
+        &self,
+        (mut head, body): (Parts, Vec<Bytes>),
+        work: Duration,
+    ) -> Result<Response<Incoming>, WireError> {
         let body = Pieces::new(body);
         let length = body.length;
         if matches!(head.method, Method::PUT | Method::POST) {
@@ -97,15 +121,19 @@ impl Connections {
             head.headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
         }
         let patience = self.limits.answer + work + Duration::from_secs(length / BYTES_PER_SECOND_MIN);
-        let answer = tokio::time::timeout(patience, self.client.request(Request::from_parts(head, body)))
+        tokio::time::timeout(patience, self.client.request(Request::from_parts(head, body)))
             .await
             .map_err(|_| WireError::Failed(format!("the store gave no answer within {} s", patience.as_secs_f32())))?
             .map_err(|error| match error.is_connect() {
                 true => not_sent("the connection", &error),
                 false => WireError::Failed(format!("the connection: {}", chain(&error))),
-            })?;
-        Ok(StoreResponse::new(answer, asked, self.limits.idle))
+            })
     }
+}
+
+/// True if a store that answers with this status works, whether or not it did what it was asked for.
+fn works(status: StatusCode) -> bool {
+    !status.is_server_error() || status == StatusCode::NOT_IMPLEMENTED
 }
 
 /// Checks that an endpoint is `http://host:port` or `https://host`. A path is only allowed if `path` is true. Returns

@@ -11,6 +11,7 @@ pub mod directory;
 pub mod free_space;
 pub mod overlay;
 mod payload;
+mod reachability;
 pub mod remote;
 mod retry;
 pub mod routed;
@@ -68,6 +69,10 @@ pub trait Store: Send + Sync {
     fn kind(&self) -> &'static str;
     /// A folder on the store's file system where payloads may be spooled. None if the store has no such folder.
     fn spool(&self) -> Option<&Path> {
+        None
+    }
+    /// What is wrong with the store, by the outcomes of its newest requests. None if nothing is known to be.
+    fn trouble(&self) -> Option<String> {
         None
     }
     /// The abilities that write-back needs, for the buckets of a namespace.

@@ -163,6 +163,10 @@ impl Store for RemoteStore {
         "s3"
     }
 
+    fn trouble(&self) -> Option<String> {
+        self.wire.trouble()
+    }
+
     async fn create_bucket(&self, namespace: &Namespace, bucket: &BucketName) -> Result<(), ObjectError> {
         let name = self.remote_name(namespace, bucket)?;
         let mut call = Call::new("create bucket", Method::PUT, format!("/{name}"));

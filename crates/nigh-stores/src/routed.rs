@@ -37,6 +37,12 @@ impl Store for RoutedStore {
         self.shared.kind()
     }
 
+    fn trouble(&self) -> Option<String> {
+        let own = self.own.iter().map(|(namespace, store)| (format!("the store of {namespace}: "), store));
+        let mut all = std::iter::once((String::new(), &self.shared)).chain(own);
+        all.find_map(|(name, store)| Some(name + &store.trouble()?))
+    }
+
     fn abilities(&self, namespace: &Namespace) -> StoreAbilities {
         self.of(namespace).abilities(namespace)
     }

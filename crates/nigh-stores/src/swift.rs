@@ -182,6 +182,10 @@ impl Store for SwiftStore {
         STORE
     }
 
+    fn trouble(&self) -> Option<String> {
+        self.wire.trouble()
+    }
+
     fn check(&self, object: &ObjectId, meta: &ObjectMeta) -> Result<(), ObjectError> {
         self.target(object)?;
         to_headers(DIALECT, &object.key, meta).map(drop)

@@ -117,6 +117,11 @@ impl<A: Access> Wire<A> {
         Self { connections, access, requests }
     }
 
+    /// What is wrong with the store, by the outcomes of its newest requests.
+    pub(super) fn trouble(&self) -> Option<String> {
+        self.connections.trouble()
+    }
+
     /// Sends `call`, repeatedly if `retry` allows it, and returns its successful answer.
     pub(super) async fn send(&self, call: &Call) -> Result<StoreResponse, WireError> {
         let policy = self.connections.limits().retry;

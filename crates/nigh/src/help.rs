@@ -16,7 +16,7 @@ use crate::output;
 
 /// The groups, each with its commands in the order in which they are listed. A test holds them complete.
 const GROUPS: [(&str, &[&str]); 7] = [
-    ("Run a node", &["up", "down", "status", "doctor", "env", "config", "backup", "restore", "completions"]),
+    ("Run a node", &["up", "down", "status", "doctor", "env", "config", "reload", "backup", "restore", "completions"]),
     (
         "Functions",
         &[

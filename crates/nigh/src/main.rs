@@ -36,6 +36,7 @@ mod lab;
 mod lambda_units;
 mod learn;
 mod llc;
+mod log;
 mod logs;
 mod metrics;
 mod namespaces;
@@ -45,6 +46,7 @@ mod openwhisk;
 mod output;
 mod page;
 mod printable;
+mod reload;
 mod sam;
 mod schedules;
 mod status;
@@ -105,6 +107,8 @@ enum Command {
     Cluster(cluster::ClusterCommand),
     /// Stop the running node: it finishes running invocations first
     Down(down::DownArgs),
+    /// Have the running node read its settings, certificates and keys again
+    Reload(reload::ReloadArgs),
     /// Say what this machine has, what each lack costs, and what mends it
     Doctor(doctor::DoctorArgs),
     /// Print the variables by which aws, boto3 and SDKs find this node
@@ -297,6 +301,7 @@ async fn run(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Doctor(args) => return Box::pin(doctor::run(&args, &globals)).await,
         Command::Config(command) => return config::run(command, &globals).await,
         Command::Down(args) => down::run(&args, &globals).await?,
+        Command::Reload(_) => reload::run(&globals).await?,
         Command::Env(args) => env::run(&args, &globals).await?,
         Command::Init(args) => init::run(&args, &globals)?,
         Command::Dev(args) => return Box::pin(dev::run(args, &globals)).await,

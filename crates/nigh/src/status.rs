@@ -123,6 +123,7 @@ pub(crate) mod tests {
                 admin: Some("http://127.0.0.1:9403".to_owned()),
                 admin_socket: "/s/admin.sock".into(),
                 fast_socket: None,
+                health: Some("http://127.0.0.1:9402".to_owned()),
                 outside: None,
                 ca_bundle: None,
                 region: "us-east-1".to_owned(),

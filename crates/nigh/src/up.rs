@@ -3,9 +3,10 @@
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Args;
-use nigh_node::config::{Flag, LogFormat, LogSettings};
+use nigh_node::config::{Flag, LogFormat};
 use nigh_node::endpoints::Endpoints;
 use nigh_node::node::{Node, NodeError};
 use nigh_node::own_certificate;
@@ -14,11 +15,11 @@ use nigh_node::status::Level;
 use nigh_rpc::CertificateFiles;
 use nigh_terms::{ByteSize, Clock as _, ParseByteSizeError, SystemClock};
 use serde_json::json;
-use tracing_subscriber::EnvFilter;
 
 use crate::context::Globals;
-use crate::end_signals::EndSignals;
+use crate::end_signals::{EndSignals, NodeSignal};
 use crate::error::CliError;
+use crate::log;
 use crate::output;
 use crate::printable;
 use crate::status::state_flag;
@@ -43,8 +44,9 @@ A Python that has awslambdaric is found: that of the virtual environment in use,
 credentials of the state folder, and `nigh env` prints it for other tools. `nigh config show` lists all
 settings. Addresses are written to endpoints.json in the state folder.
 
-The first SIGINT, SIGTERM or SIGHUP (a lost session) drains the node; a second SIGINT or SIGTERM stops it at once.
-Under nohup the node ignores SIGHUP.")]
+SIGINT and SIGTERM drain the node; a second SIGINT stops it at once. SIGHUP drains a node with a
+terminal (its session is lost); one without reads its settings again, as by `nigh reload`. Under
+nohup the node ignores SIGHUP.")]
 pub(crate) struct UpArgs {
     /// Where the S3 door listens [setting s3.listen]
     #[arg(long, value_name = "ADDRESS")]
@@ -52,6 +54,9 @@ pub(crate) struct UpArgs {
     /// Where the Lambda door listens [setting lambda.listen]
     #[arg(long, value_name = "ADDRESS")]
     lambda_listen: Option<String>,
+    /// Where probes find /health/ready and /metrics [setting health.listen]
+    #[arg(long, value_name = "ADDRESS")]
+    health_listen: Option<String>,
     /// Memory for cached objects, for example 2GiB; a number alone is in MiB, as in Lambda [setting cache.bytes]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     cache: Option<String>,
@@ -82,6 +87,7 @@ impl UpArgs {
         let named = [
             given("s3.listen", "--s3-listen", self.s3_listen),
             given("lambda.listen", "--lambda-listen", self.lambda_listen),
+            given("health.listen", "--health-listen", self.health_listen),
             given("cache.bytes", "--cache", self.cache),
             given("functions.python", "--python", self.python),
             given("functions.trust_functions", "--trust-functions", yes(self.trust_functions)),
@@ -160,7 +166,7 @@ pub(crate) async fn run(args: UpArgs, needs: Needs, globals: &Globals) -> Result
         return Err(CliError::Usage(why.to_owned()));
     }
     let log = configuration.settings.log.clone();
-    log_to_stderr(&log)?;
+    let level = log::to_stderr(&log)?;
     // Handled from here on: a signal during the start must not be lost, or leave half a node.
     let mut signals = EndSignals::handle().map_err(CliError::local("handling signals"))?;
     let state = configuration.settings.state.clone();
@@ -168,8 +174,9 @@ pub(crate) async fn run(args: UpArgs, needs: Needs, globals: &Globals) -> Result
     let starting = Box::pin(Node::start(configuration));
     let node = tokio::select! {
         node = starting => node.map_err(told)?,
-        () = signals.end() => return Ok(ExitCode::from(INTERRUPTED)),
+        () = ended(&mut signals) => return Ok(ExitCode::from(INTERRUPTED)),
     };
+    node.reload_also(Arc::new(level));
     // A terminal has the announcement.
     let is_for_programs = log.format == LogFormat::Json || !std::io::stderr().is_terminal();
     if is_for_programs {
@@ -179,17 +186,14 @@ pub(crate) async fn run(args: UpArgs, needs: Needs, globals: &Globals) -> Result
     }
     announce(&node, &state, globals)?;
 
-    tokio::select! {
-        () = signals.end() => {}
-        () = node.stop_requested().cancelled() => {}
-    }
+    serve(&node, &mut signals).await;
     // The log tells of it, too; a line that is no JSON has no place in a log of JSON.
     if !is_for_programs && !globals.json {
         output::remark("nigh: draining; a second Ctrl-C ends at once");
     }
     tokio::select! {
         () = node.stop() => Ok(ExitCode::SUCCESS),
-        () = signals.end_at_once() => {
+        () = interrupted(&mut signals) => {
             // The kernel ends the sandboxes with this process; the next start removes their cgroups.
             tracing::warn!("ended at once, before all had finished");
             Ok(ExitCode::from(INTERRUPTED))
@@ -197,22 +201,42 @@ pub(crate) async fn run(args: UpArgs, needs: Needs, globals: &Globals) -> Result
     }
 }
 
-fn log_to_stderr(settings: &LogSettings) -> Result<(), CliError> {
-    // s3s logs clients' mistakes as errors; the S3 door logs those that matter.
-    let quiet = if settings.level.contains("s3s") { "" } else { ",s3s=off" };
-    let filter = EnvFilter::try_new(format!("{}{quiet}", settings.level))
-        .map_err(|error| CliError::Usage(format!("setting log.level {:?}: {error}", settings.level)))?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    // When the terminal is lost, standard error cannot be written to. The subscriber would report that there, and panic.
-    let builder = builder.log_internal_errors(false);
-    let set = match settings.format {
-        LogFormat::Text => {
-            let colours = output::wants_colour(&std::io::stderr());
-            builder.with_ansi(colours).with_target(false).try_init()
+/// Returns when a signal ends the start of a node.
+async fn ended(signals: &mut EndSignals) {
+    loop {
+        match signals.next().await {
+            NodeSignal::Interrupt | NodeSignal::Terminate => return,
+            NodeSignal::Reload | NodeSignal::Reopen => {
+                tracing::info!("a signal to a node that still starts is ignored")
+            }
         }
-        LogFormat::Json => builder.json().try_init(),
-    };
-    set.map_err(|error| CliError::Usage(format!("the log cannot be set up: {error}")))
+    }
+}
+
+/// Returns when the node must end in order.
+async fn serve(node: &Node, signals: &mut EndSignals) {
+    loop {
+        tokio::select! {
+            signal = signals.next() => match signal {
+                NodeSignal::Interrupt | NodeSignal::Terminate => return,
+                // The node logs what came of it.
+                NodeSignal::Reload => drop(tokio::task::block_in_place(|| node.reload())),
+                NodeSignal::Reopen => node.reopen_files(),
+            },
+            () = node.stop_requested().cancelled() => return,
+        }
+    }
+}
+
+/// Returns when a node that drains must end at once.
+async fn interrupted(signals: &mut EndSignals) {
+    loop {
+        match signals.next().await {
+            NodeSignal::Interrupt => return,
+            NodeSignal::Terminate => tracing::info!("the node drains already; SIGINT ends it at once"),
+            NodeSignal::Reload | NodeSignal::Reopen => tracing::info!("a signal to a node that drains is ignored"),
+        }
+    }
 }
 
 /// Why a node does not start. If another has its state folder, where that listens and how to look at it.

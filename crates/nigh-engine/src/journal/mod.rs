@@ -42,7 +42,7 @@ use self::format::{HEAD_BYTES, commit_bytes};
 use self::live::Place;
 use self::open::JournalOpenOptions;
 use self::queue::Job;
-use self::shared::{JournalState, Limits};
+use self::shared::{JournalState, Limits, WriterGuard};
 use crate::commit_format::crc32c;
 use crate::ledger::{
     ABOUT_MAX_BYTES, AppendResult, Body, INLINE_MAX_BYTES, Ledger, LedgerError, PIECE_MAX_BYTES, PIECES_MAX, Record,
@@ -166,6 +166,8 @@ pub struct JournalUsage {
     pub segments: u64,
     /// Number of segments reused since it was opened, because the store had all of their records.
     pub trims: u64,
+    /// True if the last record found no room, and the store has taken none since.
+    pub full: bool,
 }
 
 /// An open journal. Dropping it writes the waiting jobs and releases its folder.
@@ -210,7 +212,11 @@ impl Journal {
 
     fn open_in(folder: Arc<dyn Folder>, opening: &JournalOpenOptions) -> Result<(Self, JournalRecovery), JournalError> {
         let (writer, shared, recovered) = open::open(folder, opening)?;
-        let thread = spawn_thread("journal", move || writer.run());
+        let guard = WriterGuard(Arc::clone(&shared));
+        let thread = spawn_thread("journal", move || {
+            let _guard = guard;
+            writer.run();
+        });
         let thread =
             thread.map_err(|source| JournalError::Io { what: "starting", file: "a thread".to_owned(), source })?;
         let commit_seconds = histogram!("nigh_journal_commit_seconds");
@@ -242,7 +248,14 @@ impl Journal {
             written_bytes: counters.bytes.load(Ordering::Relaxed),
             segments,
             trims: counters.trims.load(Ordering::Relaxed),
+            full: counters.full.load(Ordering::Relaxed),
         }
+    }
+
+    /// True while the writer's thread works. One that has ended answers no write, and only a restart mends that.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        !self.shared.writer_ended.load(Ordering::Acquire)
     }
 
     async fn ask<T>(&self, job: impl FnOnce(queue::Reply<T>) -> Job) -> Result<T, LedgerError> {

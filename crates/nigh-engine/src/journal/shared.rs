@@ -1,7 +1,7 @@
 //! The state that the writer thread and its callers share, and the limits that both keep.
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use nigh_terms::{Epoch, Sequence, Version};
 
@@ -54,6 +54,17 @@ pub(super) struct Counters {
     pub(super) bytes: AtomicU64,
     /// Number of reused segments.
     pub(super) trims: AtomicU64,
+    /// True from the refusal of a record for want of room until one is taken, or the store has taken some.
+    pub(super) full: AtomicBool,
+}
+
+/// Tells, when it is dropped, that the writer's thread has ended, also by a panic.
+pub(super) struct WriterGuard(pub(super) Arc<JournalState>);
+
+impl Drop for WriterGuard {
+    fn drop(&mut self) {
+        self.0.writer_ended.store(true, Ordering::Release);
+    }
 }
 
 pub(super) struct JournalState {
@@ -62,6 +73,7 @@ pub(super) struct JournalState {
     pub(super) life: Epoch,
     pub(super) limits: Limits,
     pub(super) counters: Counters,
+    pub(super) writer_ended: AtomicBool,
     sequence: AtomicU64,
     failed: OnceLock<String>,
 }
@@ -74,6 +86,7 @@ impl JournalState {
             life,
             limits,
             counters: Counters::default(),
+            writer_ended: AtomicBool::new(false),
             sequence: AtomicU64::new(0),
             failed: OnceLock::new(),
         }

@@ -83,7 +83,11 @@ impl Writer {
             let woken = self.shared.queue.take(&mut backlog, end_mark);
             let done = match woken {
                 WakeReason::Jobs => self.batch(&mut backlog),
-                WakeReason::Notices => self.tidy(),
+                WakeReason::Notices => {
+                    // The store has taken something: the next write finds out whether that is enough.
+                    self.has_room(true);
+                    self.tidy()
+                }
                 WakeReason::EndMark => self.tidy().and_then(|()| self.end()),
                 WakeReason::Closed => {
                     if let Err(Fault(reason)) = self.tidy().and_then(|()| self.end()) {
@@ -178,8 +182,14 @@ impl Writer {
             Job::Stage { piece, crc, reply } => match self.stage(piece, crc) {
                 // The piece has its place. The sync of its commit makes sure that it is written, so the caller can
                 // bring the next piece, or the commit, at once.
-                Ok(staged) => answer(reply, Ok(staged)),
-                Err(NoRoom::Full) => answer(reply, Err(LedgerError::Full)),
+                Ok(staged) => {
+                    self.has_room(true);
+                    answer(reply, Ok(staged));
+                }
+                Err(NoRoom::Full) => {
+                    self.has_room(false);
+                    answer(reply, Err(LedgerError::Full));
+                }
                 Err(NoRoom::Fault(fault)) => {
                     answer(reply, Err(LedgerError::Failed(fault.0.clone())));
                     return Err(fault);
@@ -187,8 +197,16 @@ impl Writer {
             },
             Job::Append { shard, record, inline, crc, pieces, reply } => {
                 match self.append(shard, record, &inline, crc, pieces, batch.commits.len()) {
-                    Ok((appended, added)) => batch.commits.push(UnsyncedCommit { reply, appended, added }),
-                    Err(JobRefusal::Because(error)) => answer(reply, Err(error)),
+                    Ok((appended, added)) => {
+                        self.has_room(true);
+                        batch.commits.push(UnsyncedCommit { reply, appended, added });
+                    }
+                    Err(JobRefusal::Because(error)) => {
+                        if matches!(error, LedgerError::Full) {
+                            self.has_room(false);
+                        }
+                        answer(reply, Err(error));
+                    }
                     Err(JobRefusal::Fault(fault)) => {
                         answer(reply, Err(LedgerError::Failed(fault.0.clone())));
                         return Err(fault);
@@ -198,6 +216,11 @@ impl Writer {
             Job::Settle { reply } => batch.settles.push(reply),
         }
         Ok(())
+    }
+
+    /// Records whether the last write found room.
+    fn has_room(&self, has_room: bool) {
+        self.shared.counters.full.store(!has_room, Ordering::Relaxed);
     }
 
     /// Writes the gathered records; syncs and indexes them if a job waits for the disk.

@@ -4,6 +4,8 @@
 //! left it: if another incarnation has the entry, this one has ended and must join again. If the entry has only expired, as
 //! all do when the servers are away for long, the node creates it again; other members may have taken its shards
 //! meanwhile. Safety does not depend on this: homes reject incarnations by themselves.
+//!
+//! A process that joins under the name of a living member is refused (`member_entry`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,6 +19,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::documents::{Documents, FoundDocument, NotWritten};
+use super::member_entry::{INCARNATION_BYTES, JOINS_MAX, enter, incarnation_of};
 use super::refusal::Refusals;
 use super::roster::{Roster, SUSPECTED_AFTER};
 use super::{Cluster, ClusterError};
@@ -29,8 +32,6 @@ const RENEWED_EVERY: Duration = Duration::from_secs(1);
 const LOOKED_EVERY: Duration = Duration::from_millis(250);
 /// A timer's step: a member is looked for when its lease has ended, not at its last moment.
 const TIMER_STEP: Duration = Duration::from_millis(1);
-/// The most attempts to create the entry while other incarnations write it.
-const JOINS_MAX: usize = 16;
 
 /// This node's entry.
 struct Entry {
@@ -67,22 +68,24 @@ impl std::fmt::Debug for NatsMembership {
 }
 
 impl NatsMembership {
-    /// Begins a new incarnation of `node` with `presence`, which ends an earlier one. When it returns all members with an
-    /// entry are known; those that do not renew it expire later.
+    /// Begins a new incarnation of `node` with `presence`. `former` is an incarnation that the caller knows to have ended,
+    /// because it was this process's own predecessor; another one that has not ended is waited for. When it returns all
+    /// members with an entry are known; those that do not renew it expire later.
     ///
     /// # Errors
-    /// If the servers do not answer.
+    /// If another process with this name renews its membership, or the servers do not answer.
     #[boxed]
     pub async fn join(
         cluster: Cluster,
         node: NodeId,
+        former: Option<Incarnation>,
         presence: &Presence,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, ClusterError> {
         let documents = Documents::open(cluster, "members", TTL).await?;
         let subject = documents.subject(&[&node.0])?;
         let told = encoded(presence);
-        let place = enter(&documents, &subject, &told).await?;
+        let place = enter(&documents, &node, &subject, &value_of(0, &told), former).await?;
         let incarnation = Incarnation(place);
         let own = PresentMember { node: node.clone(), incarnation, presence: presence.clone() };
         let (mut roster, heard_up_to) = (Roster::default(), Arc::new(AtomicU64::new(place)));
@@ -176,20 +179,6 @@ fn names(present: &[PresentMember]) -> Members {
     present.iter().map(|member| (member.node.clone(), member.incarnation)).collect()
 }
 
-/// Creates the entry of a new incarnation. Returns its place.
-async fn enter(documents: &Documents, subject: &str, told: &[u8]) -> Result<u64, ClusterError> {
-    for _ in 0..JOINS_MAX {
-        let before = documents.get(subject).await?.map_or(0, |found| found.place);
-        match documents.write(subject, Some(&value_of(0, told)), before).await {
-            Ok(place) => return Ok(place),
-            Err(NotWritten::Conflict) => {}
-            Err(NotWritten::Other(error)) => return Err(error),
-        }
-    }
-    let reason = "its entry changes all the time: another node has this name".to_owned();
-    Err(ClusterError::Unreachable { what: "join as", of: subject.to_owned(), reason })
-}
-
 /// Renews the entry until it is another incarnation's.
 async fn renew(
     documents: Documents,
@@ -227,10 +216,8 @@ async fn renew(
 async fn again(documents: &Documents, subject: &str, life: u64, value: &[u8]) -> Result<Option<u64>, ClusterError> {
     for _ in 0..JOINS_MAX {
         if let Some(FoundDocument { place, value: found }) = documents.get(subject).await? {
-            let first = found.as_deref().and_then(|found| found.first_chunk::<8>());
-            // The place of the first entry of an incarnation is the incarnation.
-            let of = first.map(|first| u64::from_le_bytes(*first)).map(|of| if of == 0 { place } else { of });
-            return Ok((of == Some(life)).then_some(place));
+            let of = found.as_deref().and_then(|found| incarnation_of(place, found));
+            return Ok((of == Some(Incarnation(life))).then_some(place));
         }
         match documents.write(subject, Some(value), 0).await {
             Ok(place) => {
@@ -247,14 +234,12 @@ async fn again(documents: &Documents, subject: &str, life: u64, value: &[u8]) ->
 /// Takes in a change of an entry.
 fn hear(roster: &mut Roster, name: String, FoundDocument { place, value }: FoundDocument, at: Monotonic) {
     let Some(value) = value else { return roster.left(&NodeId(name), place) };
-    let read = match value.split_first_chunk::<8>() {
-        Some((life, told)) => Presence::decode(told).map(|presence| (u64::from_le_bytes(*life), presence)),
+    let read = match incarnation_of(place, &value).zip(value.get(INCARNATION_BYTES..)) {
+        Some((incarnation, told)) => Presence::decode(told).map(|presence| (incarnation, presence)),
         None => Err("it is shorter than an incarnation".to_owned()),
     };
     match read {
-        Ok((life, presence)) => {
-            // The place of the first entry of an incarnation is the incarnation.
-            let incarnation = Incarnation(if life == 0 { place } else { life });
+        Ok((incarnation, presence)) => {
             roster.heard(PresentMember { node: NodeId(name), incarnation, presence }, place, at);
         }
         Err(reason) => tracing::error!(node = name, reason, "a member's entry cannot be read"),

@@ -15,6 +15,7 @@ mod histories;
 mod homes;
 mod ledger;
 mod link;
+mod member_entry;
 mod membership;
 mod publish_reply;
 mod recovery;
@@ -111,6 +112,17 @@ pub enum ClusterError {
         home: NodeId,
         /// That home's claim.
         claim: u64,
+    },
+    /// Another living node has this node's name.
+    #[error(
+        "another node named {node} is a living member of the cluster, at {address}: give this one a name of its own with \
+         --set node=NAME, or stop the other one first"
+    )]
+    NameTaken {
+        /// The name.
+        node: NodeId,
+        /// The address at which the other node is called.
+        address: String,
     },
     /// A message was written by a newer Nigh.
     #[error("{stream} has messages of format {found}; this build reads up to {known}: start the newer Nigh")]

@@ -47,7 +47,9 @@ async fn members_see_each_other_come_go_and_fall_silent() {
     let clock = Arc::new(SystemClock::new());
     let cluster = servers.connect(3).await;
     let told = presence();
-    let join = |name| NatsMembership::join(cluster.clone(), node(name), &told, Arc::clone(&clock) as _);
+    let after =
+        |name, former| NatsMembership::join(cluster.clone(), node(name), former, &told, Arc::clone(&clock) as _);
+    let join = |name| after(name, None);
     let (a, b, c) = (join("a").await.unwrap(), join("b").await.unwrap(), join("c").await.unwrap());
     conforms(&a).await;
     let mut seen = a.watch();
@@ -78,9 +80,13 @@ async fn members_see_each_other_come_go_and_fall_silent() {
     assert!(again.incarnation() > before, "a new life has a higher number");
     until(&mut seen, |members| members.contains(&(node("b"), again.incarnation()))).await;
 
+    // A process that does not know the living one is refused.
+    let refused = join("a").await.unwrap_err().to_string();
+    assert!(refused.contains("another node named a is a living member"), "{refused}");
+    conforms(&a).await;
     // Another process takes the name: the first life is over, and knows it.
     let mut own = a.watch();
-    let other = join("a").await.unwrap();
+    let other = after("a", Some(a.incarnation())).await.unwrap();
     assert!(other.incarnation() > a.incarnation());
     until(&mut own, |members| !members.contains(&(node("a"), a.incarnation()))).await;
     conforms(&other).await;
@@ -94,8 +100,8 @@ async fn members_whose_servers_were_gone_for_long_go_on_and_give_nobody_up() {
     };
     let clock = Arc::new(SystemClock::new());
     let told = presence();
-    let a = NatsMembership::join(servers.connect(3).await, node("a"), &told, clock.clone()).await.unwrap();
-    let b = NatsMembership::join(servers.connect(3).await, node("b"), &told, clock).await.unwrap();
+    let a = NatsMembership::join(servers.connect(3).await, node("a"), None, &told, clock.clone()).await.unwrap();
+    let b = NatsMembership::join(servers.connect(3).await, node("b"), None, &told, clock).await.unwrap();
     let both = vec![(node("a"), a.incarnation()), (node("b"), b.incarnation())];
     let mut seen = a.watch();
     until(&mut seen, |members| *members == both).await;

@@ -62,6 +62,11 @@ impl Refusal {
         Self::internal(error)
     }
 
+    /// What was asked for conflicts with what is there.
+    pub(super) fn conflict(words: String) -> Self {
+        Self(StatusCode::CONFLICT, words)
+    }
+
     pub(super) fn internal(error: impl Display) -> Self {
         Self(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
     }

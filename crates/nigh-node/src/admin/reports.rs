@@ -33,7 +33,7 @@ pub(super) async fn metrics<N: AdminSource>(State(node): State<Arc<N>>) -> Strin
 }
 
 pub(super) async fn config<N: AdminSource>(State(node): State<Arc<N>>) -> Result<Response, Refusal> {
-    json(node.config())
+    json(&node.config())
 }
 
 pub(super) async fn description(Extension(Description(text)): Extension<Description>) -> Response {

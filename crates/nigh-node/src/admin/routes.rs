@@ -27,7 +27,7 @@ use super::namespaces::{self, RemoveParams};
 use super::objects::{self, FeaturesParams, UnpushedParams};
 use super::route::Route;
 use super::views::{self, ViewParams};
-use super::{AdminSource, ROWS_BYTES_MAX, reports};
+use super::{AdminSource, ROWS_BYTES_MAX, reload, reports};
 use crate::backup::source::BackupScope;
 use crate::config::ShownSetting;
 use crate::explain::Explanation;
@@ -35,6 +35,7 @@ use crate::features::ShownFeatures;
 use crate::learning::{ImportedRows, LearnedStatus};
 use crate::llc::LlcStatus;
 use crate::profiling::{ModelRows, ProfileReport, ProfileRequest};
+use crate::reload::ReloadReport;
 use crate::status::{DrainStatus, Status};
 use crate::tenancy::{CreatedKey, ListedKey, ListedNamespace, NewKey, NewNamespace};
 use crate::unpushed::{UnpushedName, UnpushedRow};
@@ -69,6 +70,8 @@ fn of_the_node<N: AdminSource>() -> Vec<Route<N>> {
             .query::<BackupScope>()
             .bytes("application/x-tar")
             .needs(AdminRole::Operate),
+        Route::post("/reload", "Reads the settings again; 409 if they cannot be used.", reload::reload::<N>)
+            .json::<ReloadReport>(),
         Route::post("/shutdown", "Drains and ends the node; this API answers until then.", reports::shutdown::<N>)
             .accepted::<DrainStatus>(),
         Route::get("/session", "Who is signed in, and with what role.", sign_in::session::<N>).json::<SessionStatus>(),

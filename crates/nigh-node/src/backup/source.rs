@@ -20,6 +20,7 @@ use thiserror::Error;
 
 use super::archive::{ArchiveError, CodeTree, EntryName, FORMAT, Header, StateFile};
 use super::writer::ArchiveWriter;
+use crate::cluster::FORMER_INCARNATIONS_TABLE;
 use crate::config::{Settings, StoreKind};
 use crate::state_folder::StatePaths;
 
@@ -152,7 +153,9 @@ impl BackupSource {
         let snapshot = self.registry.snapshot()?;
         for document in snapshot.documents()? {
             let document = document?;
-            if scope.keys || document.table != ACCESS_KEYS_TABLE {
+            // Who restores the backup is not the process that may still run under this name.
+            let is_left_out = document.table == FORMER_INCARNATIONS_TABLE;
+            if !is_left_out && (scope.keys || document.table != ACCESS_KEYS_TABLE) {
                 writer.add_document(&document)?;
             }
         }

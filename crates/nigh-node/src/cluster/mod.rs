@@ -5,6 +5,7 @@
 
 mod calls;
 mod dispatch;
+mod former_incarnation;
 mod home_host;
 mod home_keeper;
 mod home_steps;
@@ -35,7 +36,7 @@ use nigh_rpc::{
     CertificateFiles, ClientSettings, Credentials, Handler, Hello, Identity, NameError, PeerAddress, Peers, Role,
     Security, ServerSettings, serve,
 };
-use nigh_terms::{Clock, NodeId, NodeNumber, SecretKey};
+use nigh_terms::{Clock, Incarnation, NodeId, NodeNumber, SecretKey};
 use parking_lot::Mutex;
 use thiserror::Error;
 use tokio::net::TcpListener;
@@ -51,6 +52,7 @@ use crate::outside_door::{SecretFileError, read_private};
 use crate::status::{ClusterStatus, HomesStatus, Level, MemberStatus};
 
 pub use self::calls::FIRST_OBJECT_METHOD;
+pub(crate) use self::former_incarnation::FORMER_INCARNATIONS_TABLE;
 pub use self::home_host::HomeHost;
 pub use self::home_keeper::HomeKeeper;
 pub use self::placement::place_homes;
@@ -113,14 +115,16 @@ pub struct ClusterEngine {
 }
 
 impl ClusterEngine {
-    /// Makes this node a member of `cluster`, with a new incarnation. Other nodes can call it from now on.
+    /// Makes this node a member of `cluster`, with a new incarnation. Other nodes can call it from now on. `former` is an
+    /// incarnation of this node that the caller knows to have ended.
     ///
     /// # Errors
-    /// What is missing, and how to fix it.
+    /// What is missing, and how to fix it; or that another living node has this node's name.
     #[boxed]
     pub async fn join(
         settings: &Settings,
         cluster: &ClusterSettings,
+        former: Option<Incarnation>,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, ClusterStartError> {
         let node = NodeId(settings.node.clone());
@@ -137,7 +141,8 @@ impl ClusterEngine {
         let presence = Presence::new(number, &address, cluster.roles.0.iter().copied());
         // No node may release a shard for this one before it serves.
         let first = Presence::new(number, &address, presence.roles.iter().copied().filter(|r| *r != NodeRole::Memory));
-        let membership = NatsMembership::join(servers.clone(), node.clone(), &first, Arc::clone(&clock)).await?;
+        let membership =
+            NatsMembership::join(servers.clone(), node.clone(), former, &first, Arc::clone(&clock)).await?;
         let incarnation = membership.incarnation();
         let keep_damaged =
             (settings.writes.on_damage == DamagedJournal::KeepAside).then(|| settings.state.join(DAMAGED));

@@ -60,6 +60,7 @@ impl Settings {
             ("s3.listen", self.s3.listen),
             ("lambda.listen", self.lambda.listen),
             ("admin.listen", self.admin_listen()),
+            ("health.listen", self.health_listen()),
         ];
         for (key, address) in doors.into_iter().chain(outside) {
             if let Some(why) = self.plain_beyond_loopback(address, self.tls.certificate.is_some()) {
@@ -228,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn the_admin_api_has_its_port_beside_the_usual_doors_and_a_free_one_beside_others() {
+    fn the_admin_api_has_its_port_and_a_free_one_where_the_s3_door_has_one() {
         let at = |change: fn(&mut Settings)| {
             let machine = Machine { hostname: "n1".to_owned(), memory: ByteSize::gib(8), cpus: 2 };
             let mut settings = Settings::defaults(Path::new("/s"), &machine);
@@ -236,8 +237,7 @@ mod tests {
             settings.admin_listen().to_string()
         };
         assert_eq!(at(|_| {}), "127.0.0.1:9403");
-        assert_eq!(at(|settings| settings.lambda.listen.set_port(0)), "127.0.0.1:0");
-        assert_eq!(at(|settings| settings.lambda.listen = "0.0.0.0:9401".parse().unwrap()), "127.0.0.1:9403");
+        assert_eq!(at(|settings| settings.s3.listen.set_port(0)), "127.0.0.1:0");
         assert_eq!(at(|settings| settings.admin.listen = "127.0.0.1:80".parse().ok()), "127.0.0.1:80");
         assert!(said(|settings| settings.admin.listen = "0.0.0.0:1".parse().ok()).contains("allow_plain"));
     }

@@ -57,6 +57,8 @@ pub struct Configuration {
     pub shown: Vec<ShownSetting>,
     /// The file that was read; none if there was none.
     pub file: Option<PathBuf>,
+    /// What they were made of, for a reload: the file may have changed then.
+    pub layers: Layers,
 }
 
 impl Layers {
@@ -83,7 +85,7 @@ impl Layers {
         let upper = layers.iter().fold(Figment::new(), Figment::merge);
         let (settings, whole) = settings_of(upper, &usual_state, machine)?;
         settings.check()?;
-        Ok(Configuration { settings, shown: show(&whole), file })
+        Ok(Configuration { settings, shown: show(&whole), file, layers: self.clone() })
     }
 
     /// The state folder as flags, variables and the user name it; the file may name another.

@@ -9,6 +9,7 @@ mod cluster;
 mod error;
 mod faults;
 mod functions;
+mod health;
 mod layers;
 mod lists;
 mod llc;
@@ -36,6 +37,7 @@ use serde::{Deserialize, Serialize};
 pub use cluster::{ClusterSettings, Roles};
 pub use error::ConfigError;
 pub use functions::{EventSettings, FunctionSettings, Network, PrewarmMode};
+pub use health::HealthSettings;
 pub use layers::{Configuration, FUNCTION_TABLE, Flag, Layers};
 pub use lists::ListSetting;
 pub use llc::{LlcBind, LlcPolicy, LlcSettings};
@@ -64,8 +66,13 @@ pub struct Settings {
     pub region: String,
     /// Permits plain HTTP, and plain calls between nodes, beyond loopback. Its former name is `allow_remote`.
     pub allow_plain: bool,
-    /// How long running requests and invocations may take to finish after the first signal.
+    /// How long running requests and invocations may take to finish when the node ends.
     pub drain: Span,
+    /// How long the doors stay open when the node ends: it says at once that it is not ready, and load balancers have this
+    /// time to send new requests elsewhere.
+    pub drain_delay: Span,
+    /// Where the node says whether it is alive and ready.
+    pub health: HealthSettings,
     /// The S3 door.
     pub s3: S3Settings,
     /// The Lambda door.
@@ -155,8 +162,7 @@ pub struct LambdaSettings {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AdminSettings {
-    /// The address of its listener; port 0 takes a free one. If absent, port 9403 of loopback; a free port if
-    /// `lambda.listen` has another than its default port, so that several nodes start on a machine.
+    /// The address of its listener; port 0 takes a free one.
     pub listen: Option<SocketAddr>,
     /// Whether its clients need a certificate beside their key.
     pub client_certificate: ClientCertificate,
@@ -238,8 +244,7 @@ pub struct LogSettings {
     pub format: LogFormat,
 }
 
-/// The default ports of the Lambda door and of the admin API.
-const LAMBDA_PORT: u16 = 9401;
+/// The port of the admin API where none is set.
 const ADMIN_PORT: u16 = 9403;
 
 const fn loopback(port: u16) -> SocketAddr {
@@ -250,7 +255,8 @@ impl Settings {
     /// Where the admin API listens.
     #[must_use]
     pub fn admin_listen(&self) -> SocketAddr {
-        let port = if self.lambda.listen.port() == LAMBDA_PORT { ADMIN_PORT } else { 0 };
+        // As with `health_listen`: who starts several nodes on one machine has given the S3 door a free port.
+        let port = if self.s3.listen.port() == 0 { 0 } else { ADMIN_PORT };
         self.admin.listen.unwrap_or(loopback(port))
     }
 
@@ -265,6 +271,8 @@ impl Settings {
             region: "us-east-1".to_owned(),
             allow_plain: false,
             drain: Span::seconds(30),
+            drain_delay: Span::seconds(0),
+            health: HealthSettings::default(),
             s3: S3Settings {
                 listen: loopback(9400),
                 socket: state.join("s3.sock"),
@@ -273,7 +281,7 @@ impl Settings {
                 connections_max: 1024,
                 fast_path: Switch::On,
             },
-            lambda: LambdaSettings { listen: loopback(LAMBDA_PORT) },
+            lambda: LambdaSettings { listen: loopback(9401) },
             admin: AdminSettings::default(),
             tls: TlsSettings::default(),
             cache: CacheSettings {

@@ -11,10 +11,11 @@ const SECRET: &str = "store.secret_key";
 /// The token of the cluster's servers, which is never shown.
 const CLUSTER_TOKEN: &str = "cluster.token";
 /// What holds where a setting has no value and that does not mean that there is none.
-const ABSENT: [(&str, &str); 13] = [
-    ("admin.listen", "127.0.0.1:9403"),
+const ABSENT: [(&str, &str); 14] = [
+    ("admin.listen", "127.0.0.1:9403, or a free port if s3.listen has one"),
     ("cluster", "one machine"),
     ("cluster.advertise", "cluster.listen"),
+    ("health.listen", "127.0.0.1:9402, or a free port if s3.listen has one"),
     ("llc.insensitive_ways", "3 of 11"),
     ("openwhisk.concurrent_invocations", "functions.sandboxes_max"),
     ("functions.sandbox_program", "nigh-sandbox beside nigh"),

@@ -10,14 +10,14 @@ use super::nats_servers::{Place, free_ports};
 /// The number of shards, a small one: three servers on one disk reserve 256 MiB for each.
 const SHARDS: u16 = 8;
 /// The ports of nodes with an address of their own.
-const PORTS: [u16; 3] = [9400, 9401, 9410];
-/// The addresses of a node's doors, the same after each restart.
-pub(super) fn doors(at: &Place) -> io::Result<[SocketAddr; 3]> {
+const PORTS: [u16; 4] = [9400, 9401, 9410, 9402];
+/// The addresses of a node's doors, of its calls and of its health listener, the same after each restart.
+pub(super) fn doors(at: &Place) -> io::Result<[SocketAddr; 4]> {
     let ports = match at.network {
         Some(_) => PORTS.to_vec(),
         None => free_ports(PORTS.len())?,
     };
-    Ok([0, 1, 2].map(|door| SocketAddr::new(at.address, ports[door])))
+    Ok([0, 1, 2, 3].map(|door| SocketAddr::new(at.address, ports[door])))
 }
 
 /// Settings as flags.
@@ -31,13 +31,14 @@ pub(super) fn arguments(
     name: &str,
     state: &Path,
     certificates: &Path,
-    [s3, lambda, calls]: [SocketAddr; 3],
+    [s3, lambda, calls, health]: [SocketAddr; 4],
     servers: &[String],
 ) -> Vec<String> {
     let mut set = vec![
         format!("node={name}"),
         format!("s3.listen={s3}"),
         format!("lambda.listen={lambda}"),
+        format!("health.listen={health}"),
         format!("cluster.name={NAME}"),
         format!("cluster.servers={}", servers.join(",")),
         format!("cluster.listen={calls}"),

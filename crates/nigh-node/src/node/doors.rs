@@ -16,7 +16,7 @@ use super::foundation::Foundation;
 use super::invocations::Invocations;
 use super::parts::NodeParts;
 use super::workflows::Workflows;
-use crate::config::Switch;
+use crate::config::{Settings, Switch};
 
 /// The S3 door, and its fast path if that is on.
 pub(super) fn s3(foundation: &Foundation, memory: &ObjectMemory) -> Result<(S3Door, Option<FastPath>), NodeError> {
@@ -28,7 +28,8 @@ pub(super) fn s3(foundation: &Foundation, memory: &ObjectMemory) -> Result<(S3Do
         ..DoorLimits::default()
     };
     let s3 = S3Door::new(Arc::new(memory.clone()), foundation.keys.clone(), limits)
-        .map_err(NodeError::io("starting the threads of the S3 door"))?;
+        .map_err(NodeError::io("starting the threads of the S3 door"))?
+        .with_farewell(foundation.farewell.clone());
     let fast_path = fast_path_limits(foundation).map(|limits| FastPath::new(&s3, limits));
     Ok((s3, fast_path))
 }
@@ -74,6 +75,17 @@ pub(super) fn lambda(
         },
     )
     .with_connections(foundation.files.lambda_connections)
+    .with_farewell(foundation.farewell.clone())
+}
+
+/// The limits of each namespace at OpenWhisk's API.
+pub(super) fn whisk_limits(settings: &Settings) -> NamespaceLimits {
+    let limits = &settings.openwhisk;
+    NamespaceLimits {
+        invocations_per_minute: limits.invocations_per_minute,
+        fires_per_minute: limits.fires_per_minute,
+        concurrent_invocations: limits.concurrent_invocations,
+    }
 }
 
 pub(super) fn openwhisk(
@@ -83,7 +95,6 @@ pub(super) fn openwhisk(
     records: RecordLog,
 ) -> OpenWhiskDoor {
     let foundation = &parts.foundation;
-    let limits = &foundation.settings.openwhisk;
     OpenWhiskDoor::new(
         OpenWhiskParts {
             functions: parts.functions.clone(),
@@ -97,11 +108,7 @@ pub(super) fn openwhisk(
         },
         OpenWhiskSettings {
             concurrency: foundation.settings.functions.sandboxes_max,
-            limits: NamespaceLimits {
-                invocations_per_minute: limits.invocations_per_minute,
-                fires_per_minute: limits.fires_per_minute,
-                concurrent_invocations: limits.concurrent_invocations,
-            },
+            limits: whisk_limits(&foundation.settings),
             network: parts.sandboxes.network.clone(),
         },
     )

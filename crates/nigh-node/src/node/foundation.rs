@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use nigh_engine::{AccessKeys, LocalMembership, LocalRegistry, Membership, Registry, StateFile};
+use nigh_http::farewell::Farewell;
 use nigh_terms::{Clock, Epoch, NodeId, SystemClock};
 
 use super::NodeError;
@@ -28,6 +29,8 @@ pub(super) struct Foundation {
     /// Higher than in any earlier incarnation of this node.
     pub(super) epoch: Epoch,
     pub(super) keys: AccessKeys,
+    /// Asks the clients of all doors to leave before the doors close.
+    pub(super) farewell: Farewell,
 }
 
 impl Foundation {
@@ -45,7 +48,8 @@ impl Foundation {
         let epoch = Epoch(alone.incarnation().0);
         let cluster = match &settings.cluster {
             Some(cluster) => {
-                let joining = Box::pin(ClusterEngine::join(&settings, cluster, Arc::clone(&clock) as Arc<dyn Clock>));
+                let clock = Arc::clone(&clock) as Arc<dyn Clock>;
+                let joining = Box::pin(ClusterEngine::join_again(&settings, cluster, &local, clock));
                 Some(joining.await.map_err(Box::new)?)
             }
             None => None,
@@ -58,7 +62,21 @@ impl Foundation {
         if cluster.is_some() {
             keys.follow(&*registry).await?;
         }
-        Ok(Self { settings, files, paths, clock, database, local, cluster, registry, membership, epoch, keys })
+        let farewell = Farewell::default();
+        Ok(Self {
+            settings,
+            files,
+            paths,
+            clock,
+            database,
+            local,
+            cluster,
+            registry,
+            membership,
+            epoch,
+            keys,
+            farewell,
+        })
     }
 
     pub(super) fn clock(&self) -> Arc<dyn Clock> {

@@ -13,6 +13,16 @@ use crate::door_certificates::DoorCertificates;
 use crate::endpoints::Endpoints;
 use crate::state_folder::{StatePaths, bind_socket, bind_socket_by};
 
+/// Opens the listener for probes, which answers while the others are not open yet. Returns its address, too.
+pub(super) fn bind_health(settings: &Settings) -> Result<(std::net::TcpListener, SocketAddr), NodeError> {
+    let address = settings.health_listen();
+    let bound = std::net::TcpListener::bind(address).and_then(|listener| {
+        let bound = listener.local_addr()?;
+        Ok((listener, bound))
+    });
+    bound.map_err(|source| NodeError::Bind { setting: "health.listen", flag: "health-listen", address, source })
+}
+
 /// The listeners, opened before `endpoints.json` is written.
 pub(super) struct Listeners {
     pub(super) s3: DoorListener,
@@ -56,7 +66,12 @@ impl Listeners {
         })
     }
 
-    pub(super) fn endpoints(&self, settings: &Settings, paths: &StatePaths) -> Result<Endpoints, NodeError> {
+    pub(super) fn endpoints(
+        &self,
+        settings: &Settings,
+        paths: &StatePaths,
+        health: SocketAddr,
+    ) -> Result<Endpoints, NodeError> {
         let url = |listener: &DoorListener| {
             let bound = listener.local_addr().map_err(|source| NodeError::Io { what: "asking for a port", source })?;
             let facts = listener.tls().map(|tls| tls.facts());
@@ -70,6 +85,7 @@ impl Listeners {
             lambda: url(&self.lambda)?,
             admin: Some(url(&self.admin_tcp)?),
             admin_socket: paths.admin_socket(),
+            health: Some(door_url(reachable(health), None)),
             outside: self.outside.as_ref().map(url).transpose()?,
             fast_socket: self.fast.is_some().then(|| paths.fast_socket()),
             ca_bundle: authority.map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone())),

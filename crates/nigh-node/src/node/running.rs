@@ -13,6 +13,7 @@ use nigh_invoke::node_memory::SandboxShare;
 use nigh_objects::ObjectMemory;
 use nigh_s3::FastPathUsage;
 use nigh_sizing::object_features::recorder::FeatureRecorder;
+use nigh_stores::Store;
 use nigh_terms::{
     AdminRole, BucketName, ByteSize, Clock, ClosId, InvocationId, Monotonic, Namespace, ObjectKey, SandboxId,
     SecretKey, Timestamp,
@@ -23,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use super::invocations::Invocations;
 use super::levels;
 use super::parts::NodeParts;
+use super::reloads::DrainTimes;
 use super::workflows::Workflows;
 use crate::admin::{self, LiveViews, SignIns, WorkflowSource};
 use crate::backup::source::BackupSource;
@@ -35,6 +37,7 @@ use crate::learning::MemoryModels;
 use crate::llc::LlcStatus;
 use crate::profiling::{FunctionProfiler, ModelRows, ProfileReport, ProfileRequest, ProfilingError};
 use crate::recent_invocations::RecentInvocations;
+use crate::reload::{ReloadError, ReloadParts, ReloadReport};
 use crate::status::{CacheStatus, DrainStatus, FastPathStatus, Level, SandboxStatus, Status};
 use crate::telemetry::{ProcessUse, Telemetry};
 use crate::tenancy::Tenancy;
@@ -42,7 +45,9 @@ use crate::writes;
 
 pub(crate) struct RunningNode {
     pub(super) parts: NodeParts,
-    pub(super) shown: Vec<ShownSetting>,
+    pub(super) store: Arc<dyn Store>,
+    pub(super) reloads: ReloadParts,
+    pub(super) drain_times: Arc<DrainTimes>,
     pub(super) started: Timestamp,
     pub(super) certificates: DoorCertificates,
     pub(super) endpoints: Endpoints,
@@ -60,21 +65,43 @@ pub(crate) struct RunningNode {
     pub(super) live: LiveViews,
     /// Cancelled when a client of the admin API requests the end.
     pub(super) asked_to_stop: CancellationToken,
-    /// When the node began to drain; not set before.
-    pub(super) draining: OnceLock<Instant>,
+    /// Cancelled when the cluster has ended this node's membership, or a home has declared this node dead.
+    pub(super) is_expelled: CancellationToken,
+    /// When the node began to drain, and how long it may take; not set before.
+    pub(super) draining: OnceLock<(Instant, Duration)>,
     /// Cancelled when all invocations have ended.
     pub(super) stop: CancellationToken,
 }
 
 impl RunningNode {
+    /// Begins to drain: health says so from now on. Returns how long the doors stay open, and how long requests and
+    /// invocations then have to finish.
+    pub(super) fn begin_to_drain(&self) -> (Duration, Duration) {
+        let (delay, drain) = self.drain_times.now();
+        // Other nodes refuse what a node that is no member would answer.
+        let delay = if self.is_expelled.is_cancelled() { Duration::ZERO } else { delay };
+        // First, so that whoever sees that the node drains is asked to leave.
+        self.parts.foundation.farewell.begin(drain);
+        self.draining.get_or_init(|| (Instant::now(), delay + drain));
+        (delay, drain)
+    }
+
+    /// True from the moment at which the node was told to end.
+    pub(super) fn ends(&self) -> bool {
+        self.draining.get().is_some() || self.asked_to_stop.is_cancelled()
+    }
+
     /// What this node waits for before it ends, if it drains or begins to drain now.
     pub(super) fn awaits(&self) -> DrainStatus {
         let pool = self.invocations.invoker.in_use();
-        let since = self.draining.get().map_or(Duration::ZERO, Instant::elapsed);
-        DrainStatus {
-            invocations: pool.running + pool.waiting,
-            left_s: self.parts.foundation.settings.drain.duration().saturating_sub(since).as_secs_f64().ceil() as u64,
-        }
+        let left = match self.draining.get() {
+            Some((began, most)) => most.saturating_sub(began.elapsed()),
+            None => {
+                let (delay, drain) = self.drain_times.now();
+                delay + drain
+            }
+        };
+        DrainStatus { invocations: pool.running + pool.waiting, left_s: left.as_secs_f64().ceil() as u64 }
     }
 
     /// The seconds since the node started. The monotonic clock starts with the node, and does not jump with the date.
@@ -259,8 +286,17 @@ impl admin::AdminSource for RunningNode {
         self.telemetry.render(&[&own[..], &writes::meters(self.parts.objects.journal.usage())].concat())
     }
 
-    fn config(&self) -> &[ShownSetting] {
-        &self.shown
+    fn config(&self) -> Vec<ShownSetting> {
+        self.reloads.shown()
+    }
+
+    fn reload(&self) -> Result<ReloadReport, ReloadError> {
+        let reloaded = self.reloads.reload();
+        match &reloaded {
+            Ok(report) => tracing::info!(%report, "the settings were read again"),
+            Err(error) => tracing::error!(%error, "the settings were read again"),
+        }
+        reloaded
     }
 
     fn activations(&self) -> &ActivationLog {
@@ -318,9 +354,19 @@ impl admin::AdminSource for RunningNode {
 pub(super) async fn end_with_membership(running: Arc<RunningNode>) {
     let mut members = running.parts.foundation.membership.watch();
     let own = (running.parts.foundation.membership.node().clone(), running.parts.foundation.membership.incarnation());
-    let over = members.wait_for(|members| !members.contains(&own));
-    if running.stop.run_until_cancelled(over).await.is_some() && running.draining.get().is_none() {
-        tracing::error!("this node is no longer a member of its cluster: it drains and ends; start it again");
+    let over = async {
+        tokio::select! {
+            _ = members.wait_for(|members| !members.contains(&own)) => {
+                if running.draining.get().is_none() {
+                    tracing::error!("this node is no longer a member of its cluster: it drains and ends; start it again");
+                    running.is_expelled.cancel();
+                }
+            }
+            // A home has declared this node dead, which was logged.
+            () = running.is_expelled.cancelled() => {}
+        }
+    };
+    if running.stop.run_until_cancelled(over).await.is_some() && running.is_expelled.is_cancelled() {
         running.asked_to_stop.cancel();
     }
 }

@@ -53,7 +53,7 @@ impl Tasks {
         }
         running.work_beside_requests(&tasks, doors);
         if let Some((cluster, member)) = parts.foundation.cluster.as_ref().zip(member) {
-            let (present, over, until) = (cluster.present(), running.asked_to_stop.clone(), running.stop.clone());
+            let (present, over, until) = (cluster.present(), running.is_expelled.clone(), running.stop.clone());
             tasks.spawn(member.follow(present, over, until));
             cluster.serve_records(parts.activations.clone());
             cluster.serve_members(Arc::downgrade(running) as Weak<dyn MemberSource>);

@@ -111,7 +111,7 @@ async fn a_node_with_another_number_of_shards_does_not_join() {
     let mut settings = trial.settings("b");
     let mut cluster = settings.cluster.take().unwrap();
     cluster.shards = 5;
-    let refused = ClusterEngine::join(&settings, &cluster, Arc::new(SystemClock::new())).await;
+    let refused = ClusterEngine::join(&settings, &cluster, None, Arc::new(SystemClock::new())).await;
     let text = refused.err().unwrap().to_string();
     assert!(text.contains("cluster.shards is 5") && text.contains("made with 4"), "{text}");
 }

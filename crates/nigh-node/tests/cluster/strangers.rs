@@ -9,7 +9,7 @@ use nigh_engine::nats::TTL;
 use nigh_node::cluster::ClusterEngine;
 use nigh_rpc::certificates::Authority;
 use nigh_rpc::{FORMAT, HEADER_BYTES, Identity, Method, PeerAddress, Role};
-use nigh_terms::{Clock, Monotonic, SystemClock, Timestamp};
+use nigh_terms::{Clock, Incarnation, Monotonic, SystemClock, Timestamp};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep};
@@ -93,12 +93,32 @@ async fn a_certificate_of_another_authority_or_of_the_past_opens_no_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_second_node_of_a_living_node_s_name_is_refused_and_the_first_stays_a_member() {
+    let test = "a_second_node_of_a_living_node_s_name_is_refused_and_the_first_stays_a_member";
+    let Some(trial) = Trial::start(test, 1, 4) else { return };
+    let first = trial.join("twin").await;
+    let settings = trial.settings("twin");
+    let join =
+        || ClusterEngine::join(&settings, settings.cluster.as_ref().unwrap(), None, Arc::new(SystemClock::new()));
+    let refused = join().await.map(drop).unwrap_err().to_string();
+    for part in ["another node named twin", "127.0.0.1:", "--set node=NAME"] {
+        assert!(refused.contains(part), "{part}: {refused}");
+    }
+    assert!(first.status().members.iter().any(|member| member.incarnation == first.own().0.incarnation));
+    // When the first has died, its name is free at the end of its lease.
+    drop(first);
+    join().await.map(drop).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_second_process_of_a_name_ends_the_life_of_the_first_and_nobody_calls_that() {
     let test = "a_second_process_of_a_name_ends_the_life_of_the_first_and_nobody_calls_that";
     let Some(trial) = Trial::start(test, 1, 4) else { return };
     let (first, other) = (trial.join("twin").await, trial.join("other").await);
     let old = address_of(&first, "twin");
-    let second = trial.join("twin").await;
+    // A copy of its state folder: it takes the first life for its own former one.
+    let former = Some(Incarnation(first.own().0.incarnation));
+    let second = trial.join_after(&trial.settings("twin"), former, Arc::new(SystemClock::new())).await;
     assert_eq!(first.number(), second.number(), "a name has one number");
     let lives = |seen: &ClusterEngine| -> Vec<u64> {
         seen.status().members.iter().filter(|member| member.node == "twin").map(|member| member.incarnation).collect()

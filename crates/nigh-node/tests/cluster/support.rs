@@ -7,7 +7,7 @@ use nigh_node::cluster::ClusterEngine;
 use nigh_node::config::{Layers, Settings};
 use nigh_node::local_cluster::{NatsServers, Place, find_nats_server};
 use nigh_node::machine::Machine;
-use nigh_terms::{ByteSize, Clock, SystemClock};
+use nigh_terms::{ByteSize, Clock, Incarnation, SystemClock};
 use tempfile::TempDir;
 
 use crate::skipped::skip;
@@ -68,9 +68,19 @@ impl Trial {
 
     /// A node of these settings and this clock that has joined.
     pub(crate) async fn join_by(&self, settings: &Settings, clock: Arc<dyn Clock>) -> ClusterEngine {
+        self.join_after(settings, None, clock).await
+    }
+
+    /// The same; it takes `former` for ended.
+    pub(crate) async fn join_after(
+        &self,
+        settings: &Settings,
+        former: Option<Incarnation>,
+        clock: Arc<dyn Clock>,
+    ) -> ClusterEngine {
         let begun = Instant::now();
         loop {
-            match ClusterEngine::join(settings, settings.cluster.as_ref().unwrap(), clock.clone()).await {
+            match ClusterEngine::join(settings, settings.cluster.as_ref().unwrap(), former, clock.clone()).await {
                 Ok(engine) => return engine,
                 Err(error) => assert!(begun.elapsed() < PATIENCE, "{error}"),
             }

@@ -112,6 +112,16 @@ impl OpenWhiskDoor {
         Self(Arc::new(OpenWhiskState { parts, settings, tasks: TaskTracker::new(), running, throttle }))
     }
 
+    /// From now on each namespace has these limits; what was counted counts on.
+    pub fn set_limits(&self, limits: NamespaceLimits) {
+        self.0.throttle.lock().set_limits(limits);
+    }
+
+    /// The limits of a namespace.
+    fn limits(&self) -> Value {
+        limits::of_namespace(self.0.settings.concurrency, self.0.throttle.lock().limits())
+    }
+
     /// The description of the API, which needs no key.
     fn root(&self) -> Value {
         let runtimes: Vec<Value> =
@@ -158,10 +168,7 @@ impl OpenWhiskDoor {
         match route {
             Route::Namespaces if get => Ok(json_answer(StatusCode::OK, &json!([request.namespace]))),
             Route::Namespace(_) if get => Ok(json_answer(StatusCode::OK, &self.everything(&request))),
-            Route::Limits(_) if get => Ok(json_answer(
-                StatusCode::OK,
-                &limits::of_namespace(self.0.settings.concurrency, &self.0.settings.limits),
-            )),
+            Route::Limits(_) if get => Ok(json_answer(StatusCode::OK, &self.limits())),
             Route::All(_, collection) if get => self.list(collection, &request),
             Route::Packaged(_, package) if get => self.list_package(&package, &request),
             Route::Activations(_) if get => self.list_activations(&request).await,

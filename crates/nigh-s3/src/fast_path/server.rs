@@ -166,7 +166,8 @@ impl FastPath {
         }
         drop(listener);
         tracker.close();
-        if tokio::time::timeout(self.limits.drain, tracker.wait()).await.is_err() {
+        let drain = self.door.farewell.drain().unwrap_or(self.limits.drain);
+        if tokio::time::timeout(drain, tracker.wait()).await.is_err() {
             tracing::warn!(connections = tracker.len(), "fast-path requests were still under way at the drain's end");
             cut.cancel();
             tracker.wait().await;

@@ -102,12 +102,15 @@ pub(super) fn table(status: &Status) -> Table {
     row("version", status.version.clone());
     row("up", format!("{}, since {}", output::span(status.uptime_s), status.started));
     if let Some(draining) = &status.draining {
-        row("draining", coloured(Colour::Yellow, &format!("new requests are rejected; {draining}")));
+        row("draining", coloured(Colour::Yellow, &draining.to_string()));
     }
     row("s3", status.endpoints.s3.clone());
     row("lambda", status.endpoints.lambda.clone());
     if let Some(admin) = &status.endpoints.admin {
         row("admin", format!("{admin} (`nigh page` opens the page)"));
+    }
+    if let Some(health) = &status.endpoints.health {
+        row("health", health.clone());
     }
     for level in &status.levels {
         let detail = if level.on {

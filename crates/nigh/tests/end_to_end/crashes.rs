@@ -72,6 +72,15 @@ fn a_signal_lets_running_invocations_answer_and_leaves_nothing() {
     assert_eq!(node.last_activation()["outcome"]["kind"], "answered");
 }
 
+/// Begins a session with a terminal of its own, in which the words behind it run.
+const SESSION: &str = "\
+import fcntl, os, sys, termios
+master, terminal = os.openpty()
+os.setsid()
+fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
+os.set_inheritable(master, True)
+os.execvp(sys.argv[1], sys.argv[1:])";
+
 fn hang_up(node: &Node) {
     kill_process(Pid::from_raw(node.process_id().cast_signed()).unwrap(), Signal::HUP).unwrap();
 }
@@ -81,7 +90,8 @@ fn a_lost_session_lets_running_invocations_answer_however_often_it_is_reported()
     let Some(python) = python("a_lost_session_lets_running_invocations_answer_however_often_it_is_reported") else {
         return;
     };
-    let mut node = Node::start(&python);
+    let session = [python.as_os_str().to_owned(), OsString::from("-c"), OsString::from(SESSION)].to_vec();
+    let mut node = Node::start_by(session, &python, &[]);
     node.deploy("sleeper");
     let running = node.begin(["invoke", "sleeper", r#"{"sleep": 2}"#]);
     wait_for("the invocation to run", || node.json(["status"])["sandboxes"]["running"] == 1);
@@ -157,7 +167,11 @@ fn a_second_signal_ends_a_drain_at_once() {
     let sandboxes = node.descendants();
     node.terminate();
     wait_for("the drain to begin", || !node.state.join("endpoints.json").exists());
+    // Supervisors repeat SIGTERM; a person presses Ctrl-C.
     node.terminate();
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(node.json(["status"])["draining"]["invocations"], 1);
+    kill_process(Pid::from_raw(node.process_id().cast_signed()).unwrap(), Signal::INT).unwrap();
     assert_eq!(node.exit_code(), Some(130));
     wait_for("the sandboxes to end with the node", || !sandboxes.iter().any(|pid| lives(*pid)));
     assert!(!running.wait().unwrap().success());

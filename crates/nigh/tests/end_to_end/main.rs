@@ -21,6 +21,7 @@ mod events;
 mod failures;
 mod fast_path;
 mod functions;
+mod health;
 mod isolation;
 mod keys;
 mod learning;

@@ -45,7 +45,7 @@ fn a_start_that_fails_leaves_no_key_that_nobody_has_seen() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let folder = tempfile::tempdir().unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let up = ["up", "--s3-listen", &address, "--python", python.to_str().unwrap()];
+    let up = ["up", "--s3-listen", &address, "--health-listen", "127.0.0.1:0", "--python", python.to_str().unwrap()];
     let failed = command(folder.path()).args(up).output().unwrap();
     let words = String::from_utf8(failed.stderr).unwrap();
     assert_eq!(failed.status.code(), Some(1), "{words}");

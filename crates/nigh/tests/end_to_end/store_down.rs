@@ -27,15 +27,15 @@ const OBJECT: usize = 1 << 20;
 const JOURNAL_MIB: usize = 48;
 
 /// A node, and the store behind it.
-struct World {
-    node: Node,
+pub(crate) struct World {
+    pub(crate) node: Node,
     swift: Swift,
     proxy: FaultProxy,
     runtime: Runtime,
     _folder: TempDir,
 }
 
-fn refuse(status: u16) -> Fault {
+pub(crate) fn refuse(status: u16) -> Fault {
     Fault::Refuse { status, retry_after_s: None }
 }
 
@@ -46,7 +46,7 @@ impl World {
     }
 
     /// The same, with a journal of so many MiB; on the file system given, if one is.
-    fn start_on(test: &str, mode: &str, journal_mib: usize, disk: Option<&SmallDisk>) -> Option<Self> {
+    pub(crate) fn start_on(test: &str, mode: &str, journal_mib: usize, disk: Option<&SmallDisk>) -> Option<Self> {
         let python = python(test)?;
         let folder = tempfile::tempdir().unwrap();
         let swift = match Swift::start(&folder.path().join("swift")) {
@@ -84,11 +84,11 @@ impl World {
         Some(Self { node, swift, proxy, runtime, _folder: folder })
     }
 
-    fn fails_with(&self, fault: Fault) {
+    pub(crate) fn fails_with(&self, fault: Fault) {
         self.proxy.set_plan(Plan { rules: vec![Rule::of_all(1.0, fault)], ..Plan::default() });
     }
 
-    fn is_well(&self) {
+    pub(crate) fn is_well(&self) {
         self.proxy.set_plan(Plan::default());
     }
 
@@ -119,27 +119,27 @@ impl World {
     }
 
     /// Writes by the node's door.
-    fn put(&self, key: &str, body: &[u8]) -> Result<(), String> {
+    pub(crate) fn put(&self, key: &str, body: &[u8]) -> Result<(), String> {
         self.call(&self.door(), Method::PUT, key, body).map(drop)
     }
 
     /// The same, until the store, which is well and may be slow, has it.
-    fn put_in_time(&self, key: &str, body: &[u8]) {
+    pub(crate) fn put_in_time(&self, key: &str, body: &[u8]) {
         wait_for("a write to be taken", || self.put(key, body).is_ok());
     }
 
     /// Reads by it.
-    fn get(&self, key: &str) -> Result<Vec<u8>, String> {
+    pub(crate) fn get(&self, key: &str) -> Result<Vec<u8>, String> {
         self.call(&self.door(), Method::GET, key, b"")
     }
 
     /// Reads past Nigh.
-    fn stored(&self, key: &str) -> Result<Vec<u8>, String> {
+    pub(crate) fn stored(&self, key: &str) -> Result<Vec<u8>, String> {
         self.call(self.swift.s3(), Method::GET, key, b"")
     }
 }
 
-fn object(n: usize) -> Vec<u8> {
+pub(crate) fn object(n: usize) -> Vec<u8> {
     format!("object {n};").into_bytes().into_iter().cycle().take(OBJECT).collect()
 }
 

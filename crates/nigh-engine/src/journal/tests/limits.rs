@@ -18,6 +18,7 @@ fn a_full_journal_refuses_loses_nothing_opens_again_and_goes_on_when_the_store_h
         }
         assert!(versions.len() > 40, "{}", versions.len());
         assert_eq!(journal.stage(SHARD, content(1, 2000)).await.unwrap_err(), LedgerError::Full);
+        assert!(journal.usage().full && journal.is_alive());
         drop(journal);
         // A node dies and starts again while the store is unreachable.
         for _ in 0..100 {
@@ -34,6 +35,7 @@ fn a_full_journal_refuses_loses_nothing_opens_again_and_goes_on_when_the_store_h
         for request in 0..10_u128 {
             let done = append(&journal, put(1 << 70 | request, "more"), content(request, 1500)).await.unwrap();
             journal.stored(SHARD, done.version).await.unwrap();
+            assert!(!journal.usage().full);
         }
         for (request, &version) in versions.iter().enumerate().skip(versions.len() / 2) {
             assert_eq!(read(&journal, version).await.unwrap(), content(request as u128, 1500));

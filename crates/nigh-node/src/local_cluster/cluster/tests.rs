@@ -59,6 +59,7 @@ async fn what_another_process_answers_in_a_node_s_state_folder_is_not_the_node_s
             admin: None,
             admin_socket: paths.admin_socket(),
             fast_socket: None,
+            health: None,
             outside: None,
             ca_bundle: None,
             region: String::new(),
