@@ -185,6 +185,7 @@ impl Node {
         let drain_times = Arc::new(DrainTimes::new(settings));
         let reloads = ReloadParts::new(layers, shown);
         reloads::add(&reloads, settings, &drain_times, &parts.objects.memory, openwhisk, &invocations);
+        reloads.add(Arc::new(certificates.clone()));
         let running = Arc::new(RunningNode {
             parts,
             store,
