@@ -14,7 +14,7 @@ use std::path::Path;
 mod semantics;
 
 /// Each room's floor (ARCHITECTURE.md).
-const FLOORS: [(&str, u8); 27] = [
+const FLOORS: [(&str, u8); 28] = [
     ("nigh-client", 0),
     ("nigh-rpc", 0),
     ("nigh-terms", 0),
@@ -40,14 +40,16 @@ const FLOORS: [(&str, u8); 27] = [
     ("nigh-openwhisk", 4),
     ("nigh-s3", 4),
     ("nigh-node", 5),
+    ("nigh-page", 5),
     ("nigh-lab", 6),
     ("nigh", 7),
 ];
 
 /// The arrows between crates of one floor.
-const SIBLINGS: [(&str, &str); 17] = [
+const SIBLINGS: [(&str, &str); 18] = [
     ("nigh-data", "nigh-engine"),
     ("nigh-functions", "nigh-engine"),
+    ("nigh-node", "nigh-page"),
     ("nigh-objects", "nigh-data"),
     ("nigh-objects", "nigh-engine"),
     ("nigh-objects", "nigh-protocol"),
