@@ -77,7 +77,7 @@ pub(super) struct FunctionPage {
     #[serde(flatten)]
     shown: ShownFunction,
     /// The last runs by id and attempt.
-    runs: BTreeMap<String, EndedInvocation>,
+    last_runs: BTreeMap<String, EndedInvocation>,
 }
 
 fn shown(deployed: &DeployedFunction, running: usize, figures: Option<FunctionFigures>) -> ShownFunction {
@@ -188,7 +188,7 @@ pub(super) fn function<N: AdminSource>(
         reserved: deployed.attached.reserved,
         url: deployed.attached.url.as_ref().map(|url| url.id.clone()),
         shown: shown(&deployed, running, figures),
-        runs: runs.into_iter().map(|run| (format!("{}-{}", run.id, run.attempt), run)).collect(),
+        last_runs: runs.into_iter().map(|run| (format!("{}-{}", run.id, run.attempt), run)).collect(),
     })
 }
 

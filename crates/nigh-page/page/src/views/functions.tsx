@@ -61,7 +61,7 @@ function List({ list, sort }: { list: FunctionList; sort: string }) {
                 columns={[
                     { name: "Function", cell: ([name, one]) => <><a href={href("function", [list.namespace, name])}>{name}</a>{one.running > 0 && <> <State kind="busy">{one.running}</State></>}</> },
                     { name: "Rate", numeric: true, cell: ([, one]) => rate((one.runs ?? 0) / list.window_s) },
-                    { name: "p50", numeric: true, cell: ([, one]) => (one.runs ? span(one.p50_us) : "–") },
+                    { name: "p50", numeric: true, wide: true, cell: ([, one]) => (one.runs ? span(one.p50_us) : "–") },
                     { name: "p99", numeric: true, cell: ([, one]) => (one.runs ? span(one.p99_us) : "–") },
                     {
                         name: "Time of all runs",

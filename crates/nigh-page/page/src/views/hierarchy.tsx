@@ -135,7 +135,7 @@ function Time({ figures, seconds }: { figures: Figures; seconds: number }) {
                     <Legend parts={parts.map((part) => ({ ...part, text: percent(part.value, all) }))} />
                 </Pictured>
             )}
-            <Facts
+            {figures.runs > 0 && <Facts
                 rows={[
                     ["runs", `${count(figures.runs)} (${rate(figures.runs / seconds)})`],
                     ["p50", span(figures.p50_us)],
@@ -144,7 +144,7 @@ function Time({ figures, seconds }: { figures: Figures; seconds: number }) {
                     ["reads from memory", percent(figures.hits, figures.hits + figures.misses)],
                     ["errors", figures.errors ? <State kind="bad">{count(figures.errors)}</State> : "0"],
                 ]}
-            />
+            />}
         </section>
     );
 }

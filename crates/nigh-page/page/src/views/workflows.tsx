@@ -189,9 +189,13 @@ function Graph({ definition, history }: { definition: Definition; history: Histo
                         const [a, b] = [at.get(from), at.get(to)];
                         if (!a || !b) return null;
                         const [x1, y1, x2, y2] = [x(a.column) + WIDTH / 2, y(a.row) + HEIGHT, x(b.column) + WIDTH / 2, y(b.row)];
+                        // A way over several rows passes beside what stands between.
+                        const aside = x(a.column) + WIDTH + GAP / 2;
                         const path = back
                             ? `M${x(a.column)} ${y(a.row) + HEIGHT / 2} C${x(a.column) - 24} ${y(a.row)} ${x(b.column) - 24} ${y(b.row) + HEIGHT} ${x(b.column)} ${y(b.row) + HEIGHT / 2}`
-                            : `M${x1} ${y1} C${x1} ${y1 + GAP} ${x2} ${y2 - GAP} ${x2} ${y2 - 2}`;
+                            : b.row - a.row > 1
+                              ? `M${x1} ${y1} C${x1} ${y1 + GAP} ${aside} ${y1} ${aside} ${y1 + GAP} L${aside} ${y2 - GAP} C${aside} ${y2} ${x2} ${y2 - GAP} ${x2} ${y2 - 2}`
+                              : `M${x1} ${y1} C${x1} ${y1 + GAP} ${x2} ${y2 - GAP} ${x2} ${y2 - 2}`;
                         return <path key={`${from} ${to}`} class={back ? "edge back" : "edge"} d={path} />;
                     })}
                     {nodes.map((node) => {
