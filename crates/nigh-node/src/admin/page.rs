@@ -6,9 +6,6 @@ use axum::response::{IntoResponse, Response};
 
 use super::VERSION;
 
-/// Where the page itself is.
-const PAGE: &str = "/";
-
 /// Answers a request for a path outside of the API, whose paths below `/v1` are `known`.
 pub(super) fn elsewhere(method: &Method, uri: &Uri, headers: &HeaderMap, known: &[&str]) -> Response {
     let path = uri.path();
@@ -20,13 +17,9 @@ pub(super) fn elsewhere(method: &Method, uri: &Uri, headers: &HeaderMap, known: 
     (StatusCode::NOT_FOUND, no_such_path(path, known)).into_response()
 }
 
-/// The page's file at `path`. A path that a browser opens and that is no file is a view of the page.
+/// The page's file at `path`.
 fn file_at(path: &str, headers: &HeaderMap) -> Option<Response> {
-    let file = match nigh_page::asset(path) {
-        Some(file) => file,
-        None if is_view(path, headers) => nigh_page::asset(PAGE)?,
-        None => return None,
-    };
+    let file = nigh_page::asset(path)?;
     let tag = HeaderValue::from_static(file.etag);
     // The browser asks each time whether its copy is the newest, so that an update shows at once.
     let caching = [(header::ETAG, tag.clone()), (header::CACHE_CONTROL, HeaderValue::from_static("no-cache"))];
@@ -36,16 +29,6 @@ fn file_at(path: &str, headers: &HeaderMap) -> Option<Response> {
     let kind = HeaderValue::from_static(file.content_type);
     let content = [(header::CONTENT_TYPE, kind), (header::CONTENT_ENCODING, HeaderValue::from_static("gzip"))];
     Some((caching, content, Bytes::from_static(file.bytes_gzip)).into_response())
-}
-
-fn is_view(path: &str, headers: &HeaderMap) -> bool {
-    let accepts = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
-    let has_suffix = path.rsplit('/').next().is_some_and(|last| last.contains('.'));
-    accepts.is_some_and(|accepts| accepts.contains("text/html")) && !has_suffix && !is_below(VERSION, path)
-}
-
-fn is_below(folder: &str, path: &str) -> bool {
-    path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 fn no_such_path(path: &str, known: &[&str]) -> String {
@@ -80,15 +63,6 @@ mod tests {
         for other in ["/stat", "/events/", "/events/default/1/2", "/v1/status2"] {
             assert!(no_such_path(other, &KNOWN).contains("openapi.json"), "{other}");
         }
-    }
-
-    #[test]
-    fn a_view_is_what_a_browser_opens_outside_of_the_api() {
-        let mut browser = HeaderMap::new();
-        browser.insert(header::ACCEPT, HeaderValue::from_static("text/html,application/xhtml+xml"));
-        assert!(is_view("/functions/default/hello", &browser) && is_view("/", &browser));
-        assert!(!is_view("/v1/status", &browser) && !is_view("/v1", &browser) && !is_view("/app.js", &browser));
-        assert!(!is_view("/functions", &HeaderMap::new()), "a program gets the word about the old path");
     }
 
     #[test]
