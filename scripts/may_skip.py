@@ -83,6 +83,7 @@ CONDITIONS = {
     "no-java": lambda: not (shutil.which("java") and shutil.which("mvn")),
     "no-node": lambda: node_major() < 20,
     "no-npm": lambda: node_major() < 20 or not shutil.which("npm"),
+    "no-chromium": lambda: not Path("/usr/bin/chromium").exists() or node_major() < 20 or not shutil.which("npm"),
     "no-second-python": lambda: len(python_minors()) < 2,
     "no-go": lambda: not shutil.which("go"),
     "no-promtool": lambda: not (shutil.which("promtool") or (PROJECT / ".deps/promtool").is_file()),

@@ -97,6 +97,7 @@ part "consistency contract, all worlds" target/debug/nigh check
 part "consistency contract, second encoding" target/debug/nigh check --murphi
 part "storms" target/debug/nigh experiment storm
 part "python tests" scripts/test-python.sh
+part "the page in a browser" scripts/test-page.sh
 
 printf '%s\n' "${times[@]}"
 # The first lines that each failed test printed, once more and last, so that nobody has to look for them above.

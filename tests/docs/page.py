@@ -29,7 +29,7 @@ BARE = re.compile(r"^ {4,}(\$ )?(nigh|aws|make|eval|curl) ")
 ANY = "…"
 SOME_ID = "019a…"
 ID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
-PORTS = re.compile(r"127\\\.0\\\.0\\\.1:(9400|9401)\b")
+PORTS = re.compile(r"127\\\.0\\\.0\\\.1:(9400|9401|9403)\b")
 
 
 class PageError(ValueError):

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use nigh_terms::{BucketName, Clock, Monotonic, ObjectKey, Principal, Token, Version};
 use nigh_trace::{Span, SpanContext, SpanKind};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What a data call is to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DataOperation {
     /// Read an object's bytes.

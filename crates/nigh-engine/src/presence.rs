@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use nigh_terms::{Incarnation, NodeId, NodeNumber};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::FormatRange;
@@ -13,7 +14,7 @@ const FIRST_FORMAT: u32 = 1;
 const FORMAT: u32 = 2;
 
 /// The roles of a node in its cluster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum NodeRole {
     /// The node runs sandboxes.
@@ -35,7 +36,7 @@ impl fmt::Display for NodeRole {
 }
 
 /// Whether a node takes work, as an operator has set it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Availability {
     /// It takes invocations and homes.

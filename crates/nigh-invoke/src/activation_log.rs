@@ -93,6 +93,12 @@ fn place(id: InvocationId, attempt: u32) -> [u8; 16] {
     place
 }
 
+/// What `ActivationQuery::before` must be so that a listing goes on behind `activation`: its other attempts are next.
+#[must_use]
+pub fn cursor_behind(activation: &Activation) -> InvocationId {
+    InvocationId::of_bytes(place(activation.id, activation.attempt))
+}
+
 /// The activation records of a node.
 #[derive(Clone, Debug)]
 pub struct ActivationLog {

@@ -29,7 +29,7 @@ use tokio::time::{Instant, timeout_at};
 pub use self::cache::CacheMemory;
 use self::limits::{LimitState, NodeMemoryState, WatchedSandbox};
 pub(crate) use self::share::{BegunRun, MemoryShare};
-pub use self::status::MemoryStatus;
+pub use self::status::{MemoryStatus, SandboxShare};
 use self::threads::{start_keeper, start_watch};
 use crate::invocation::InvokeError;
 

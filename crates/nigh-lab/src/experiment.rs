@@ -15,6 +15,7 @@ mod llc;
 mod llc_tail;
 mod mixed_load;
 mod outside;
+mod page;
 mod pipelines;
 mod power;
 mod prewarm;
@@ -68,6 +69,8 @@ enum ExperimentCommand {
     Quotas(quotas::QuotasArgs),
     /// A cluster for each seed, in virtual time, under many faults at once: no promise of the contract may break
     Storm(storm::StormArgs),
+    /// A node's page in a real browser while functions run: what it must not ask, break or grow by (Chromium, npm)
+    Page(page::PageArgs),
     /// Which copies the cache evicts: policies on a day of recorded invocations (OFC section 6.3)
     Eviction(eviction::EvictionArgs),
     /// Where invocations go: weights of the scheduler's criteria on simulated clusters (OFC section 6.5)
@@ -128,6 +131,7 @@ impl ExperimentArgs {
             ExperimentCommand::SlowClients(slow) => Box::pin(slow.run(machine, json)).await,
             ExperimentCommand::Quotas(quotas) => Box::pin(quotas.run(machine, json)).await,
             ExperimentCommand::Storm(storm) => storm.run(machine, json),
+            ExperimentCommand::Page(page) => page.run(machine, json),
             ExperimentCommand::Eviction(eviction) => eviction.run(machine, json),
             ExperimentCommand::Scheduling(scheduling) => scheduling.run(machine, json),
             ExperimentCommand::Prewarm(prewarm) => prewarm.run(machine, json),

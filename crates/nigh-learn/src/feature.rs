@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use smol_str::SmolStr;
 use thiserror::Error;
@@ -30,7 +31,7 @@ const OF_SANDBOX: [&str; 2] = [START_FEATURE, USED_BEFORE_FEATURE];
 const FEATURE_BYTES: usize = 64;
 
 /// One feature's value.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum FeatureValue {
     /// A number: pixels, seconds, bytes, an argument.

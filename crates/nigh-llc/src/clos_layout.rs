@@ -7,6 +7,7 @@
 //! leaves sizes open, they are spread evenly, which gives its figure's "two to eight".
 
 use nigh_terms::{ClosId, WayMask, Ways, invariant};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -17,7 +18,7 @@ use crate::size_spread::{Nesting, spread};
 pub const CLASSES_MAX: u8 = 32;
 
 /// The hardware's limits, without the classes that others hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CacheShape {
     /// Ways of the cache.
     pub ways: Ways,
@@ -30,7 +31,7 @@ pub struct CacheShape {
 }
 
 /// The purpose of a class.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ClosKind {
     /// All ways: functions without a profile.

@@ -5,6 +5,7 @@
 //! (Mattson, 1970).
 
 use nigh_terms::Ways;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -41,7 +42,7 @@ pub enum CurveError {
 }
 
 /// Misses of one run by way count; fractions come from sampling and interpolation.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "StoredCurve", into = "StoredCurve")]
 pub struct MissCurve {
     accesses: f64,
@@ -49,7 +50,7 @@ pub struct MissCurve {
 }
 
 /// The curve as stored; read back through the checks of [`MissCurve::new`].
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize, JsonSchema)]
 struct StoredCurve {
     accesses: f64,
     misses: Vec<f64>,

@@ -5,6 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use nigh_terms::Ways;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::way_search::FoundWays;
@@ -32,7 +33,7 @@ pub enum Observation {
 }
 
 /// The outcome of an input.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "outcome")]
 pub enum InputOutcome {
     /// Its need is known.
@@ -78,7 +79,7 @@ pub struct ProfileCost {
 }
 
 /// When a profile has paid for itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BreakEven {
     /// Isolation saves nothing.

@@ -10,6 +10,7 @@ use std::fmt;
 use std::time::Duration;
 
 use nigh_terms::Ways;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::miss_curve::{CurveError, MissCurve};
@@ -27,7 +28,7 @@ impl Tolerance {
 }
 
 /// How a function uses the last-level cache on one input (CASY IV-B; Nigh divides the insensitive class).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CacheClass {
     /// Insensitive (CASY: CI): within the threshold at one way, and hardly uses the cache.
@@ -107,7 +108,7 @@ impl CpiModel {
 }
 
 /// Time of one run by way count.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "Vec<f64>", into = "Vec<f64>")]
 pub struct TimeCurve {
     /// Microseconds with `index + 1` ways.

@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 
 use nigh_terms::{ByteSize, Ways};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -26,7 +27,7 @@ pub const FEATURES_MAX: usize = 16;
 pub struct CodeVersion(pub String);
 
 /// The features of an input before the run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SizingInput {
     /// Its size, the only feature in the paper.
     pub size: ByteSize,
@@ -58,7 +59,7 @@ impl SizingInput {
 }
 
 /// Both curves of one run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunCurves {
     /// Misses by way count.
     pub misses: MissCurve,
@@ -67,7 +68,7 @@ pub struct RunCurves {
 }
 
 /// The measured need of one input.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TrainingRow {
     /// The input.
     pub input: SizingInput,

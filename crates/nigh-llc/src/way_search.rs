@@ -7,12 +7,13 @@
 //! runs, since time falls with ways, except for noise. [`SearchForm::Literal`] is the listing as printed.
 
 use nigh_terms::Ways;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::time_curve::Tolerance;
 
 /// The order of the way counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SearchForm {
     /// Algorithm 1 as printed, errors and all.
@@ -46,7 +47,7 @@ pub struct TimedWays {
 }
 
 /// Why the search ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SearchExit {
     /// Not slower even with the fewest ways.
@@ -63,7 +64,7 @@ pub enum SearchExit {
 }
 
 /// The result of the search.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FoundWays {
     /// P: the ways needed.
     pub ways: Ways,

@@ -10,6 +10,7 @@ use nigh_rpc::{Credentials, Security};
 use nigh_terms::Timestamp;
 
 use crate::config::{ClientCertificate, Settings};
+use crate::reload::{Apply, Reload};
 use crate::status::Level;
 
 /// The name of their level.
@@ -104,6 +105,28 @@ impl DoorCertificates {
     #[must_use]
     pub fn level(&self, now: i64) -> Option<Level> {
         self.doors.as_ref().map(|tls| level(&tls.facts(), now))
+    }
+}
+
+/// Files of certificates are read again whether or not their settings changed; other files need a restart.
+impl Reload for DoorCertificates {
+    fn name(&self) -> &'static str {
+        "certificates"
+    }
+
+    fn takes(&self, _: &str) -> bool {
+        false
+    }
+
+    fn check(&self, _: &Settings) -> Result<Apply, String> {
+        self.check_files().map_err(|error| error.to_string())?;
+        let certificates = self.clone();
+        Ok(Box::new(move || {
+            certificates.reload().unwrap_or_else(|error| {
+                tracing::error!(%error, "a certificate was not read again");
+                false
+            })
+        }))
     }
 }
 

@@ -3,13 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use nigh_terms::Namespace;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::state_folder::{StateFolderError, StatePaths, write_private};
 
 /// The addresses of a running node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Endpoints {
     /// The id of the node's process.
     pub pid: u32,
@@ -19,6 +20,9 @@ pub struct Endpoints {
     pub s3_socket: PathBuf,
     /// The Lambda door.
     pub lambda: String,
+    /// The admin API and the page over TCP; none in the file of an earlier version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub admin: Option<String>,
     /// The admin API's Unix socket.
     pub admin_socket: PathBuf,
     /// The fast path's Unix socket; none if it is off.
@@ -112,6 +116,7 @@ mod tests {
             s3: "http://127.0.0.1:1".to_owned(),
             s3_socket: folder.path().join("s3.sock"),
             lambda: "http://127.0.0.1:2".to_owned(),
+            admin: Some("http://127.0.0.1:4".to_owned()),
             admin_socket: paths.admin_socket(),
             fast_socket: Some(folder.path().join("fast.sock")),
             health: Some("http://127.0.0.1:4".to_owned()),

@@ -9,13 +9,14 @@ use nigh_data::DataOperation;
 use nigh_schedule::activation::cost::Cost;
 use nigh_schedule::activation::{Activation, DataCallRecord, Outcome, Phases};
 use nigh_ways::NOT_BOUND_HERE;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// How a call was served that gave nothing.
 const FAILED: &str = "failed";
 
 /// The kind of an interval.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StepKind {
     /// Waiting for memory or a sandbox.
@@ -31,7 +32,7 @@ pub enum StepKind {
 }
 
 /// An interval of the invocation.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Step {
     /// The kind of the interval.
     pub kind: StepKind,
@@ -46,7 +47,7 @@ pub struct Step {
 }
 
 /// The shares of the handler's time, in percent; they add up to 100 unless it took no time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Shares {
     /// Time in which a read was under way.
     pub extract: f64,
@@ -57,7 +58,7 @@ pub struct Shares {
 }
 
 /// An invocation, explained.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Explanation {
     /// The invocation's record.
     pub activation: Activation,

@@ -10,6 +10,7 @@ use nigh_learn::FeatureValue;
 use nigh_sizing::object_features::parser_process::ParserProgram;
 use nigh_sizing::object_features::recorder::FeatureRecorder;
 use nigh_terms::{BucketName, Namespace, ObjectKey, Version};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use nigh_sizing::object_features::recorder::FeaturesStatus;
@@ -21,7 +22,7 @@ use crate::status::Level;
 const LOOK_WITHIN: Duration = Duration::from_secs(5);
 
 /// The features of an object.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ShownFeatures {
     /// The name of the bucket.
     pub bucket: BucketName,

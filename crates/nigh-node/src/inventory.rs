@@ -201,6 +201,7 @@ fn taken(settings: &Settings) -> Vec<TakenAddress> {
     let doors = [
         ("s3.listen", settings.s3.listen),
         ("lambda.listen", settings.lambda.listen),
+        ("admin.listen", settings.admin_listen()),
         ("health.listen", settings.health_listen()),
     ];
     let refused = |(setting, address): (&str, SocketAddr)| {
@@ -223,6 +224,7 @@ mod tests {
         settings.s3.listen = holder.local_addr().unwrap();
         settings.lambda.listen = SocketAddr::from(([127, 0, 0, 1], 0));
         settings.health.listen = Some(settings.lambda.listen);
+        settings.admin.listen = Some(settings.lambda.listen);
         let taken = taken(&settings);
         assert_eq!(taken.iter().map(|one| one.setting.as_str()).collect::<Vec<_>>(), ["s3.listen"]);
         assert!(disk(&settings.state).unwrap().free > ByteSize::ZERO);

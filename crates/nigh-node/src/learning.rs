@@ -12,6 +12,7 @@ pub use nigh_sizing::memory_sizing::LearnedStatus;
 use nigh_sizing::memory_sizing::{MemorySizing, MemorySizingError, MemorySizingParts, SizingMode};
 use nigh_sizing::object_features::ObjectFeatures;
 use nigh_terms::{Clock, FunctionName, Namespace};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -28,7 +29,7 @@ pub(crate) struct MemoryModels {
 }
 
 /// Training rows for a function, from `nigh learn import`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ImportedRows {
     /// The rows as CSV (docs/design/learning.md).

@@ -35,6 +35,7 @@ pub mod python;
 mod python_client;
 mod python_folder;
 mod python_library;
+mod recent_invocations;
 pub mod reload;
 #[cfg(test)]
 #[path = "../../../tests/skipped.rs"]

@@ -6,23 +6,23 @@
 mod equipment;
 mod meters;
 mod stations;
+mod status;
 
 use std::path::Path;
 use std::sync::Arc;
 
 use nigh_engine::Registry;
 use nigh_llc::{
-    CacheShape, Casy, CasyRequest, ClosKind, ClosLayout, DefaultClassPlacement, Placement, SearchForm, SharedPlacement,
-    Tolerance,
+    CacheShape, Casy, CasyRequest, ClosLayout, DefaultClassPlacement, Placement, SearchForm, SharedPlacement, Tolerance,
 };
 use nigh_sandbox::cgroup::cpuset::SandboxCpus;
 use nigh_sizing::object_sizes::ObjectSizes;
-use nigh_terms::{Clock, ClosId, FunctionName, Namespace, WayMask, Ways};
+use nigh_terms::{Clock, WayMask, Ways};
 use nigh_ways::{CacheWays, CacheWaysParts, ClosBinder, ResctrlClasses, SizingModels, WayAllocation};
 pub use nigh_ways::{FunctionUse, NoFigure, UseFigure, cache_shape};
-use serde::{Deserialize, Serialize};
 
 pub use self::equipment::LlcError;
+pub use self::status::{ClosStatus, LlcStatus, ModelRow, ModelStatus};
 use crate::config::{LlcPolicy, LlcSettings};
 use crate::profiling::{FunctionProfiler, IdleCache, ModelRows, ProfileReport, ProfileRequest, ProfilingError};
 use crate::status::Level;
@@ -42,68 +42,6 @@ pub(crate) struct Llc {
     classes: Option<Arc<ResctrlClasses>>,
     profiles_by_itself: bool,
     pub(crate) level: Level,
-}
-
-/// One class of service, for `nigh llc layout`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ClosStatus {
-    /// The class's number; 0 is the default class.
-    pub clos: ClosId,
-    /// The class's kind.
-    pub kind: ClosKind,
-    /// The class's ways.
-    pub mask: WayMask,
-    /// Number of invocations in it now.
-    pub running: usize,
-    /// The mean load of its ways (CASY equation 4).
-    pub load: f64,
-}
-
-/// A function's model, for `nigh llc status`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ModelStatus {
-    /// The function's namespace.
-    pub namespace: Namespace,
-    /// The name of the function.
-    pub function: FunctionName,
-    /// The version of its code.
-    pub code_sha256: String,
-    /// The kind of model.
-    pub kind: String,
-    /// The inputs that it was profiled with.
-    pub rows: Vec<ModelRow>,
-}
-
-/// One profiled input.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ModelRow {
-    /// The input's size in bytes.
-    pub bytes: u64,
-    /// The number of ways that it needs.
-    pub ways: Ways,
-    /// The input's class.
-    pub class: String,
-}
-
-/// The cache, for `nigh llc status`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct LlcStatus {
-    /// On, or off with the reason.
-    pub level: Level,
-    /// The name of the policy; none if the cache is off.
-    pub policy: Option<String>,
-    /// The cache's shape, and the part that Nigh may use; none if unknown.
-    pub shape: Option<CacheShape>,
-    /// Number of cache lines of 64 bytes in one way; none if unknown.
-    pub lines_per_way: Option<f64>,
-    /// The classes.
-    pub classes: Vec<ClosStatus>,
-    /// The load of each way, way 0 first (CASY equation 3).
-    pub way_loads: Vec<f64>,
-    /// The models of functions.
-    pub models: Vec<ModelStatus>,
-    /// Each function's use of the cache now; none if the machine does not measure it.
-    pub uses: Option<Vec<FunctionUse>>,
 }
 
 /// The processor's last-level cache: its ways, and the lines of one way.

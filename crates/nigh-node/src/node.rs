@@ -15,6 +15,7 @@ mod health_facts;
 mod invocations;
 mod levels;
 mod listeners;
+mod member_reports;
 mod memory_shares;
 mod meters;
 mod objects;
@@ -25,6 +26,7 @@ mod running;
 mod sandboxes;
 mod schedules;
 mod tasks;
+mod tenancy;
 mod workflows;
 
 use std::net::SocketAddr;
@@ -34,10 +36,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use nigh_invoke::activation_log::ActivationLog;
-use nigh_invoke::event_invoker::EventInvoker;
 use nigh_objects::Notifications;
-use nigh_openwhisk::entity_store::EntityStore;
-
 use nigh_sizing::object_sizes::{FeaturesOrSize, ObjectSizes};
 use nigh_terms::{Clock as _, SystemClock};
 use tokio::runtime::Handle;
@@ -50,14 +49,13 @@ use self::listeners::Listeners;
 use self::objects::Objects;
 use self::parts::{Logs, NodeParts, open_functions};
 use self::reloads::{DrainTimes, TracePart};
-use self::running::RunningNode;
 use self::sandboxes::Sandboxes;
 use self::tasks::Tasks;
 use self::workflows::Workflows;
-use crate::admin::AdminSource;
+use crate::admin::{AdminSource, LiveViews, SignIns};
 use crate::backup::source::BackupSource;
 use crate::config::{Configuration, Settings};
-use crate::credentials::{Credentials, FirstKeys};
+use crate::credentials::Credentials;
 use crate::door_certificates::DoorCertificates;
 use crate::endpoints::Endpoints;
 use crate::health::{HealthBoard, HealthServer, HealthSource};
@@ -65,16 +63,17 @@ use crate::learning::MemoryModels;
 use crate::llc::Llc;
 use crate::notifications::FunctionTargets;
 use crate::outside_door::{OutsideDoor, OutsideSecrets};
+use crate::recent_invocations::RecentInvocations;
 use crate::reload::{Reload, ReloadError, ReloadParts, ReloadReport};
 use crate::state_folder::{StateFolder, StateFolderError};
 use crate::status::Level;
 use crate::store;
 use crate::telemetry::Telemetry;
-use crate::tenancy::Tenancy;
 use crate::traces::Traces;
 
 pub use self::error::NodeError;
 pub(crate) use self::open_files::few_files;
+pub(crate) use self::running::RunningNode;
 pub(crate) use self::sandboxes::engine_settings;
 
 /// How long the last spans may take to be sent at the end.
@@ -149,8 +148,20 @@ impl Node {
         let (catalog, runtimes) = sandboxes.install_runtimes(&foundation, &mut levels).await;
         let activations = ActivationLog::new(records.clone());
         let llc = Arc::new(llc);
-        let parts =
-            NodeParts { foundation, sandboxes, llc, objects, functions, catalog, learning, activations, s3, fast_path };
+        let recent = RecentInvocations::new(foundation.clock());
+        let parts = NodeParts {
+            foundation,
+            sandboxes,
+            llc,
+            objects,
+            functions,
+            catalog,
+            learning,
+            activations,
+            recent,
+            s3,
+            fast_path,
+        };
 
         let invoker_settings = invocations::invoker_settings(&parts, runtimes);
         let profiling = Arc::new(invocations::profiler(&parts, Arc::clone(&store), &invoker_settings));
@@ -159,7 +170,7 @@ impl Node {
         let workflows = Workflows::open(&parts, &invocations, &events, histories).await?;
         notify_functions(&parts, FunctionTargets { functions: parts.functions.clone(), events: events.clone() })
             .await?;
-        let tenancy = Arc::new(tenancy_of(&parts, &invocations, &events, &workflows, entities.clone()));
+        let tenancy = Arc::new(tenancy::of(&parts, &invocations, &events, &workflows, entities.clone()));
         let openwhisk = doors::openwhisk(&parts, &invocations, entities, whisk_records.clone());
         let lambda = Arc::new(doors::lambda(&parts, &invocations, &events, &workflows, openwhisk.clone()));
 
@@ -168,10 +179,10 @@ impl Node {
         levels.extend(levels::outside(settings, &secrets));
         let skew = settings.outside.clock_skew.duration();
         let outside = OutsideDoor::new(parts.objects.memory.clone(), secrets, skew, parts.foundation.clock());
-        board.starts("opens its doors");
         let calls = parts.foundation.cluster.as_ref().map(|cluster| cluster.own().1);
         let certificates = certificates.with_cluster(calls);
         levels.extend(certificates.level(started.date().unix_timestamp()));
+        board.starts("opens its doors");
         let listeners = Listeners::bind(settings, paths, &certificates).await?;
         let endpoints = listeners.endpoints(settings, paths, health_address)?;
         let first_key = tenancy.first.issue().await?;
@@ -201,6 +212,8 @@ impl Node {
             events,
             workflows,
             profiling,
+            sign_ins: SignIns::default(),
+            live: LiveViews::default(),
             asked_to_stop: CancellationToken::new(),
             is_expelled: CancellationToken::new(),
             draining: OnceLock::new(),
@@ -347,37 +360,6 @@ fn remove_if_there(path: &Path) -> Result<(), StateFolderError> {
             Err(StateFolderError::Io { path: path.to_owned(), source })
         }
         _ => Ok(()),
-    }
-}
-
-/// What manages keys and namespaces.
-fn tenancy_of(
-    parts: &NodeParts,
-    invocations: &Invocations,
-    events: &EventInvoker,
-    workflows: &Workflows,
-    entities: EntityStore,
-) -> Tenancy {
-    let foundation = &parts.foundation;
-    let first = &foundation.settings.namespace;
-    let others = foundation.settings.namespaces.keys().filter(|name| *name != first);
-    Tenancy {
-        keys: foundation.keys.clone(),
-        registry: foundation.registry(),
-        clock: foundation.clock(),
-        first: FirstKeys {
-            keys: foundation.keys.clone(),
-            registry: foundation.registry(),
-            namespaces: std::iter::once(first).chain(others).cloned().collect(),
-            file: foundation.paths.credentials(),
-        },
-        namespace: first.clone(),
-        memory: parts.objects.memory.clone(),
-        functions: parts.functions.clone(),
-        entities,
-        machines: workflows.machines.clone(),
-        events: events.clone(),
-        invoke: Arc::clone(&invocations.invoke),
     }
 }
 

@@ -8,6 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -33,7 +34,7 @@ pub trait Reload: Send + Sync {
 }
 
 /// A setting with another value than before.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ChangedSetting {
     /// The setting: `log.level`.
     pub key: String,
@@ -44,7 +45,7 @@ pub struct ChangedSetting {
 }
 
 /// What a reload did.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReloadReport {
     /// The settings that are in force now.
     pub changed: Vec<ChangedSetting>,

@@ -6,12 +6,13 @@ pub use nigh_invoke::node_memory::MemoryStatus;
 pub use nigh_objects::cluster::CoherenceProtocol;
 use nigh_sizing::object_features::recorder::FeaturesStatus;
 use nigh_terms::{ByteSize, ShardId};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::endpoints::Endpoints;
 
 /// A feature of Nigh on this machine: on, or off with the reason.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Level {
     /// The feature's name: `isolation`, `python`.
     pub name: String,
@@ -22,7 +23,7 @@ pub struct Level {
 }
 
 /// The memory for cached objects.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CacheStatus {
     /// The most bytes of cached copies.
     pub budget: ByteSize,
@@ -43,7 +44,7 @@ pub struct CacheStatus {
 }
 
 /// The sandboxes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SandboxStatus {
     /// Number of sandboxes.
     pub alive: usize,
@@ -74,7 +75,7 @@ pub struct SandboxStatus {
 }
 
 /// Writes that are acknowledged before the store has them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WritesStatus {
     /// Number of objects and deletions that the store does not have yet.
     pub waiting: usize,
@@ -112,7 +113,7 @@ pub struct WritesStatus {
 }
 
 /// The fast path.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FastPathStatus {
     /// Number of connections now.
     pub connections: u64,
@@ -135,7 +136,7 @@ pub struct FastPathStatus {
 }
 
 /// A draining node: it rejects new requests, and ends when its invocations have ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DrainStatus {
     /// Number of invocations that still run or wait.
     pub invocations: usize,
@@ -155,7 +156,7 @@ impl std::fmt::Display for DrainStatus {
 }
 
 /// A member of a cluster, as this node sees it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MemberStatus {
     /// The member's name.
     pub node: String,
@@ -176,7 +177,7 @@ pub struct MemberStatus {
 }
 
 /// A shard that this node should serve and cannot.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HomeTrouble {
     /// The id of the shard.
     pub shard: ShardId,
@@ -187,7 +188,7 @@ pub struct HomeTrouble {
 }
 
 /// The homes of a cluster, as this node sees them.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HomesStatus {
     /// The number of the cluster's shards.
     pub shards: u16,
@@ -200,7 +201,7 @@ pub struct HomesStatus {
 }
 
 /// A node's connection to the cluster's NATS servers.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ServersStatus {
     /// The number of addresses in `cluster.servers`.
     pub configured: usize,
@@ -234,7 +235,7 @@ impl ServersStatus {
 }
 
 /// A node's cluster.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ClusterStatus {
     /// The cluster's name.
     pub name: String,
@@ -268,7 +269,7 @@ impl ClusterStatus {
 }
 
 /// The status of a node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Status {
     /// The node's name.
     pub node: String,

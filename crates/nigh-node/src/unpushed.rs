@@ -2,10 +2,11 @@
 
 use nigh_objects::{UnpushedObject, WriteMode};
 use nigh_terms::{BucketName, Namespace, ObjectKey, Version};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// An acknowledged write that is not in the store.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UnpushedRow {
     /// The write's name, by which a client drops it.
     #[serde(flatten)]
@@ -23,7 +24,7 @@ pub struct UnpushedRow {
 }
 
 /// The name of a write.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UnpushedName {
     /// The name of the bucket.
     pub bucket: BucketName,

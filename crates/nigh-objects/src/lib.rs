@@ -36,9 +36,9 @@ pub mod cluster {
     };
 }
 pub use memory::{
-    AbandonedSegment, CommittedTransaction, MemoryLimits, NewTransaction, NotificationTargets, Notifications,
-    ObjectMemory, OpenSegment, ReservedEvents, SealOutcome, SealedSegment, SegmentPut, ShrinkResult, TransactionName,
-    Writer, WrittenObject,
+    AbandonedSegment, CachedVersion, CommittedTransaction, KnownCopies, MemoryLimits, NewTransaction,
+    NotificationTargets, Notifications, ObjectMemory, OpenSegment, ReservedEvents, SealOutcome, SealedSegment,
+    SegmentPut, ShrinkResult, TransactionName, Whereabouts, Writer, WrittenObject,
 };
 pub use meter::MemoryUsage;
 pub use notification::{EventPattern, NotificationConfig, NotificationError, NotificationRule, ObjectChange};

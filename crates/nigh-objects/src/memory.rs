@@ -31,6 +31,7 @@ mod tags;
 #[cfg(test)]
 mod tests;
 mod transactions;
+mod whereabouts;
 mod write_modes;
 mod write_ticket;
 mod writes;
@@ -57,6 +58,7 @@ pub use self::notify::{NotificationTargets, Notifications, ReservedEvents, Write
 pub use self::shrink::ShrinkResult;
 use self::transactions::Transactions;
 pub use self::transactions::{CommittedTransaction, NewTransaction, TransactionName, WrittenObject};
+pub use self::whereabouts::{CachedVersion, KnownCopies, Whereabouts};
 use crate::completed::CompletedUploads;
 use crate::doubts::Doubts;
 use crate::holdings::{HoldingsCursor, HoldingsPage};

@@ -179,6 +179,12 @@ impl<O: ObjectName, R: Rules> Home<O, R> {
         self.peers.pending(object)
     }
 
+    /// The number of invalidations that were sent and not acknowledged.
+    #[must_use]
+    pub fn owed(&self) -> usize {
+        self.peers.owed()
+    }
+
     /// Takes one input in.
     pub fn step(&mut self, now: Monotonic, input: HomeInput<O>, out: &mut Vec<HomeOutput<O>>) {
         if self.retired {

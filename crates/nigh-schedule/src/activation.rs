@@ -10,10 +10,11 @@ use std::time::Duration;
 
 use nigh_data::DataOperation;
 use nigh_terms::{ByteSize, FunctionName, InvocationId, Namespace, SandboxId, Timestamp, Token};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What an invocation's sandbox was made from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SandboxStart {
     /// Nothing, or a blank sandbox.
@@ -39,7 +40,7 @@ pub struct Steps {
 }
 
 /// How an invocation ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Outcome {
     /// The handler answered.
@@ -72,7 +73,7 @@ pub enum Outcome {
 }
 
 /// One S3 call of an invocation.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DataCallRecord {
     /// The outcome: `hit`, `miss`, `past`, `metadata`, `write`, `delete`, `failed`.
     pub served: String,
@@ -101,7 +102,7 @@ impl DataCallRecord {
 
 /// Where the handler's time went, in microseconds. Reads are extraction, writes are load, the rest is transformation;
 /// calls that overlap count once (OFC section 2.1).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Phases {
     /// Time in which a read was under way.
     pub extract_us: u64,
@@ -112,7 +113,7 @@ pub struct Phases {
 }
 
 /// Where the time of a cold start went, in microseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MakingTimes {
     /// Isolation; zero for a blank or pre-warmed sandbox.
     pub walls_us: u64,
@@ -131,7 +132,7 @@ impl From<Steps> for MakingTimes {
 }
 
 /// The memory of an invocation beside its peak.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MemoryUse {
     /// The page cache at the end, which the kernel reclaims when memory is short, so it is not needed. None if not
     /// measured.
@@ -152,7 +153,7 @@ pub struct MemoryUse {
 }
 
 /// The setting of a function that an invocation came up against.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "setting", rename_all = "snake_case")]
 pub enum ExceededLimit {
     /// The time-out of the handler.
@@ -173,7 +174,7 @@ pub enum ExceededLimit {
 }
 
 /// One invocation's record.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Activation {
     /// The id of the invocation.
     pub id: InvocationId,

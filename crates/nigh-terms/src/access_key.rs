@@ -3,6 +3,7 @@
 use std::fmt;
 
 use rand::RngCore;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
@@ -15,7 +16,7 @@ fn random_text(length: usize) -> String {
 }
 
 /// The public half of an access key, in the form of AWS.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct AccessKeyId(String);
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -14,7 +15,7 @@ const DIGITS_MIN: usize = 4;
 const DIGITS_MAX: usize = 32;
 
 /// The first hexadecimal digits of invocations' ids; a whole id is one, too.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub struct InvocationIdPrefix {
     /// Lower case, without dashes.

@@ -11,6 +11,7 @@ use std::fmt;
 use nigh_functions::function::Function;
 use nigh_llc::resctrl::{BindResult, Counter, DomainCounters, GroupName, Members, Probe, bandwidth};
 use nigh_terms::{CacheDomain, ClosId, FunctionName, Monotonic, Namespace, SandboxId};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Sandboxes known at a time, counted or not; one more is not counted while it lives.
@@ -19,7 +20,7 @@ const KNOWN_MAX: usize = 4096;
 const COUNTED_MAX: usize = 256;
 
 /// Why there is no figure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum NoFigure {
     /// This machine does not count the event.
     #[serde(rename = "not counted")]
@@ -48,7 +49,7 @@ impl fmt::Display for NoFigure {
 }
 
 /// A counter's figure, or the word instead of it; in JSON a number or a text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum UseFigure {
     /// Bytes, or bytes a second.
@@ -85,7 +86,7 @@ impl UseFigure {
 }
 
 /// A function's use of the cache, over all its counted sandboxes and all caches.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FunctionUse {
     /// Whose.
     pub namespace: Namespace,

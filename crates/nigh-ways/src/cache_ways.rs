@@ -82,6 +82,14 @@ impl CacheWays {
         self.books.lock().loads.clone()
     }
 
+    /// The class of each running invocation that has one.
+    #[must_use]
+    pub fn classes_of_running(&self) -> HashMap<InvocationId, ClosId> {
+        let books = self.books.lock();
+        let placed = books.running.iter();
+        placed.filter_map(|(id, running)| Some((*id, books.loads.find(running.ticket)?.clos))).collect()
+    }
+
     /// The policy's name.
     #[must_use]
     pub fn policy(&self) -> &'static str {

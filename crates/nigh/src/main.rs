@@ -44,6 +44,7 @@ mod object_address;
 mod objects;
 mod openwhisk;
 mod output;
+mod page;
 mod printable;
 mod reload;
 mod sam;
@@ -150,6 +151,8 @@ enum Command {
     Status(status::StatusArgs),
     /// Print the running node's metrics, as Prometheus text or JSON
     Metrics,
+    /// Print or open a link to the running node's page, which signs in a browser
+    Page(page::PageArgs),
     /// List, print, copy and remove objects; make and remove buckets
     #[command(subcommand)]
     Objects(objects::ObjectsCommand),
@@ -314,6 +317,7 @@ async fn run(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Explain(args) => explain::run(args, &globals).await?,
         Command::Status(args) => status::run(&args, &globals).await?,
         Command::Metrics => metrics::run(&globals).await?,
+        Command::Page(args) => page::run(&args, &globals).await?,
         Command::Objects(command) => objects::run(command, &globals).await?,
         Command::Learn(command) => learn::run(command, &globals).await?,
         Command::Keys(command) => keys::run(command, &globals).await?,

@@ -120,6 +120,7 @@ pub(crate) mod tests {
                 s3: "http://127.0.0.1:9400".to_owned(),
                 s3_socket: "/s/s3.sock".into(),
                 lambda: "http://127.0.0.1:9401".to_owned(),
+                admin: Some("http://127.0.0.1:9403".to_owned()),
                 admin_socket: "/s/admin.sock".into(),
                 fast_socket: None,
                 health: Some("http://127.0.0.1:9402".to_owned()),

@@ -308,7 +308,7 @@ fn announcement(endpoints: &Endpoints, levels: &[Level], state: &str, flag: &str
     if !off.is_empty() {
         lines.push(format!("  off       {}; `nigh doctor` says what mends it", off.join(", ")));
     }
-    lines.push(format!("Use it from another terminal: nigh deploy --help; nigh status{flag}"));
+    lines.push(format!("Use it from another terminal: nigh deploy --help; nigh status{flag}; nigh page{flag}"));
     lines.push(format!("aws, boto3 and SDKs find it after: eval \"$(nigh env{flag})\""));
     lines.push("Ready. Ctrl-C drains and ends.".to_owned());
     let shortened = lines.iter().map(|line| printable::shortened(line, WIDTH_MAX).into_owned());

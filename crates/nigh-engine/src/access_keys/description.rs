@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use nigh_terms::{AccessKeyId, AdminRole, BucketName, FunctionName, Namespace, Timestamp};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::AccessDenied;
@@ -52,7 +53,7 @@ impl fmt::Display for Action<'_> {
 }
 
 /// What a key may do in its namespace.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KeyScope {
     /// It changes nothing and runs nothing.

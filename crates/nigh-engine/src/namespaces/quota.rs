@@ -1,11 +1,12 @@
 //! What a namespace may have at most, and the refusal of more. Pure.
 
 use nigh_terms::{ByteSize, Namespace};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// What a namespace may have at most. None: no limit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NamespaceQuota {
     /// Deployed functions.

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use nigh_engine::OutboxChange;
 use nigh_schedule::event_queue::{DeadLetter, QueueFull, RemainingWork};
 use nigh_terms::{FunctionName, InvocationId, Namespace};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -12,7 +13,7 @@ use super::row::{Head, Stage, place};
 use super::{EventError, EventInvoker, EventInvokerState};
 
 /// An event, as it is listed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ListedEvent {
     /// The event.
     pub id: InvocationId,
@@ -38,7 +39,7 @@ pub struct ListedEvent {
 }
 
 /// The events of a namespace.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EventListing {
     /// How many are not done.
     pub pending: usize,
@@ -49,7 +50,7 @@ pub struct EventListing {
 }
 
 /// An event with its payload.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ShownEvent {
     /// The event.
     #[serde(flatten)]

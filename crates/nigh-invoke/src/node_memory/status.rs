@@ -1,15 +1,17 @@
 //! How a node's memory is shared out, for people.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use nigh_schedule::memory::budget::BudgetLimits;
-use nigh_terms::ByteSize;
+use nigh_terms::{ByteSize, SandboxId};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::NodeMemory;
 
 /// How a node's memory is shared out.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MemoryStatus {
     /// What sandboxes may book together.
     pub booked: ByteSize,
@@ -45,7 +47,25 @@ pub struct MemoryStatus {
     pub scale_down: u64,
 }
 
+/// The memory of one sandbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SandboxShare {
+    /// Its limit now.
+    pub limit: ByteSize,
+    /// What it uses now; none if that cannot be read.
+    pub used: Option<ByteSize>,
+}
+
 impl NodeMemory {
+    /// The memory of sandbox `id`, read now; none if there is no such sandbox, or the memory is not shared out.
+    #[must_use]
+    pub fn sandbox(&self, id: SandboxId) -> Option<SandboxShare> {
+        let one = Arc::clone(self.0.as_ref()?.sandboxes.lock().get(&id)?);
+        let used = one.sandbox().and_then(|sandbox| sandbox.memory().used().ok());
+        let limit = one.held.lock().limit;
+        Some(SandboxShare { limit, used })
+    }
+
     /// How the memory is shared out; None where it is not (`off`).
     #[must_use]
     pub fn status(&self) -> Option<MemoryStatus> {

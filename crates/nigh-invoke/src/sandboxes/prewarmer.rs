@@ -12,6 +12,7 @@ use nigh_sandbox::sandbox::{PrewarmedSandbox, PrewarmedSpec, SandboxEngine};
 use nigh_schedule::prewarm::{PREWARMED_MEMORY, PrewarmSettings, pause};
 use nigh_terms::{ByteSize, Clock, Monotonic};
 use parking_lot::Mutex;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio_util::task::TaskTracker;
 
@@ -24,7 +25,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const TMP: ByteSize = ByteSize::mib(512);
 
 /// The pre-warmed sandboxes of one runtime, as the status shows them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RuntimePrewarmed {
     /// The runtime.
     pub runtime: String,

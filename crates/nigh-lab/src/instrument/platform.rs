@@ -277,7 +277,7 @@ pub(crate) async fn until_pushed(admin: &Path, within: Duration) -> Result<(), L
     }
 }
 
-/// The answer to `GET target` of the node whose admin socket is `admin`.
+/// The answer to `GET target` below `/v1` of the node whose admin socket is `admin`.
 pub(crate) fn admin_api<T: DeserializeOwned>(admin: &Path, target: &str) -> Result<T, LabError> {
     let body = ask_admin(admin, target)?;
     serde_json::from_slice(&body).map_err(|error| LabError::Node(format!("admin API: {error}")))
@@ -332,7 +332,7 @@ fn ask_admin(admin: &Path, target: &str) -> Result<Vec<u8>, LabError> {
     use std::io::{Read, Write};
     let failed = |error: &dyn std::fmt::Display| LabError::Node(format!("admin API: {error}"));
     let mut socket = std::os::unix::net::UnixStream::connect(admin).map_err(|error| failed(&error))?;
-    write!(socket, "GET {target} HTTP/1.0\r\nhost: nigh\r\n\r\n").map_err(|error| failed(&error))?;
+    write!(socket, "GET /v1{target} HTTP/1.0\r\nhost: nigh\r\n\r\n").map_err(|error| failed(&error))?;
     let mut reply = Vec::new();
     socket.read_to_end(&mut reply).map_err(|error| failed(&error))?;
     let body = reply.windows(4).position(|window| window == b"\r\n\r\n").map_or(0, |end| end + 4);

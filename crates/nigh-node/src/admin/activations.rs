@@ -5,31 +5,40 @@ use std::sync::Arc;
 use axum::extract::{Path, Query, State};
 use axum::http::HeaderValue;
 use axum::response::Response;
-use nigh_invoke::activation_log::ActivationQuery;
+use nigh_invoke::activation_log::{ActivationQuery, cursor_behind};
 use nigh_schedule::activation::Activation;
 use nigh_terms::{FunctionName, InvocationId, InvocationIdPrefix, Namespace, Timestamp};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::refusal::Refusal;
-use super::{AdminSource, RECORDS_MAX, UNANSWERED, json};
+use super::{AdminSource, RECORDS_MAX, UNANSWERED, json, with_cursor};
 use crate::cluster::records::{MembersAnswers, RecordList, RecordsRequest, merge};
 use crate::explain::explain;
 
 /// The records of one answer, if the request names no limit.
 const RECORDS: usize = 20;
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct ActivationParams {
+    /// Only invocations of this namespace's functions.
     namespace: Option<Namespace>,
+    /// Only invocations of this function.
     function: Option<FunctionName>,
+    /// Only invocations that failed.
     errors: bool,
+    /// Only invocations with an earlier id.
     before: Option<InvocationId>,
+    /// Where the page begins: the header `x-nigh-cursor` of the page before.
+    cursor: Option<InvocationId>,
     /// Only invocations whose ids begin so.
     prefix: Option<InvocationIdPrefix>,
     /// Only invocations that ended then or later, in milliseconds since 1970 UTC.
     since: Option<Timestamp>,
+    /// The most records: 20 if absent, 1000 at most.
     limit: Option<usize>,
+    /// In `/logs`: what ends from now on follows, until the client leaves.
     pub(super) follow: bool,
     /// True for the records of all members of the cluster.
     pub(super) cluster: bool,
@@ -41,7 +50,8 @@ impl ActivationParams {
             namespace: self.namespace.clone(),
             function: self.function.clone(),
             errors_only: self.errors,
-            before: self.before,
+            // A page goes on below both.
+            before: self.before.into_iter().chain(self.cursor).min(),
             prefix: self.prefix.clone(),
             since: self.since,
         }
@@ -84,7 +94,8 @@ pub(super) async fn activations<N: AdminSource>(
     Query(asked): Query<ActivationParams>,
 ) -> Result<Response, Refusal> {
     let (found, unanswered) = records(&*node, &asked).await?;
-    Ok(with_unanswered(&unanswered, json(&found)?))
+    let next = found.last().filter(|_| found.len() >= asked.limit()).map(|last| cursor_behind(last).to_string());
+    Ok(with_cursor(next, with_unanswered(&unanswered, json(&found)?)))
 }
 
 /// The record of an invocation, from whichever member has it; for an event, that of its last attempt.

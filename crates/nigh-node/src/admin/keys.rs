@@ -6,15 +6,17 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::{Path, Query, State};
 use axum::response::Response;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::refusal::Refusal;
 use super::{AdminSource, json, no_content};
 use crate::tenancy::NewKey;
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RotateParams {
+    /// For so many seconds the key is still accepted beside its successor.
     #[serde(default)]
     overlap_s: u64,
 }

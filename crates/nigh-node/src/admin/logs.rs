@@ -14,6 +14,7 @@ use futures::Stream;
 use nigh_invoke::activation_log::ActivationQuery;
 use nigh_schedule::activation::Activation;
 use nigh_terms::{FunctionName, InvocationId};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, mpsc};
@@ -31,7 +32,7 @@ const FOLLOW_EVERY: Duration = Duration::from_millis(500);
 const ROUNDS_WAITING: usize = 4;
 
 /// The output of one invocation.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LogEntry {
     /// The id of the invocation.
     pub id: InvocationId,
@@ -53,7 +54,7 @@ pub struct LogEntry {
 }
 
 /// A line of the answer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum LogLine {
     /// The output of one invocation.

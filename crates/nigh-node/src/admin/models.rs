@@ -10,6 +10,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use nigh_terms::{FunctionName, Namespace};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::sync::mpsc;
 
@@ -39,10 +40,12 @@ pub(super) async fn profile<N: AdminSource>(
     ([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response()
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct LearnedParams {
+    /// Whose functions.
     namespace: Namespace,
+    /// The most functions: 1000 at most, and if absent.
     limit: Option<usize>,
 }
 

@@ -7,15 +7,17 @@ use axum::extract::{Path, Query, State};
 use axum::response::Response;
 use nigh_engine::NamespaceQuota;
 use nigh_terms::Namespace;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::refusal::Refusal;
 use super::{AdminSource, json, no_content};
 use crate::tenancy::NewNamespace;
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RemoveParams {
+    /// True to remove its objects, functions and keys, too.
     #[serde(default)]
     everything: bool,
 }

@@ -8,6 +8,7 @@ use axum::response::Response;
 use nigh_data::{ObjectError, ObjectId};
 use nigh_objects::BucketPolicy;
 use nigh_terms::{BucketName, Namespace, ObjectKey, Principal};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::refusal::Refusal;
@@ -36,12 +37,15 @@ pub(super) async fn set_policy<N: AdminSource>(
     Ok(no_content())
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct UnpushedParams {
+    /// Only writes to this bucket.
     bucket: Option<BucketName>,
+    /// Only writes of keys that begin so.
     #[serde(default)]
     prefix: String,
+    /// The most writes: 1000 at most, and if absent.
     limit: Option<usize>,
 }
 
@@ -55,11 +59,14 @@ pub(super) async fn unpushed<N: AdminSource>(
     json(&found.into_iter().map(UnpushedRow::from).collect::<Vec<_>>())
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FeaturesParams {
+    /// The object's bucket.
     bucket: BucketName,
+    /// The object's key.
     key: ObjectKey,
+    /// True if the object's header is read where nothing is recorded.
     #[serde(default)]
     look: bool,
 }

@@ -21,6 +21,11 @@ impl Refusal {
         Self(StatusCode::NOT_FOUND, words)
     }
 
+    /// It was there, and is not any more.
+    pub(super) fn gone(words: String) -> Self {
+        Self(StatusCode::GONE, words)
+    }
+
     /// `text` is not an id.
     pub(super) fn bad_id(text: &str) -> Self {
         let begin: String = text.chars().take(64).collect();
@@ -29,10 +34,33 @@ impl Refusal {
 
     /// This node belongs to no cluster.
     pub(super) fn no_cluster() -> Self {
-        Self(
-            StatusCode::CONFLICT,
-            "this node belongs to no cluster; docs/howto/cluster.md says how to make one".to_owned(),
-        )
+        Self::conflict("this node belongs to no cluster; docs/howto/cluster.md says how to make one".to_owned())
+    }
+
+    /// The request is wrong.
+    pub(super) fn bad_request(why: impl Display) -> Self {
+        Self(StatusCode::BAD_REQUEST, why.to_string())
+    }
+
+    /// `text` is no cursor of this list.
+    pub(super) fn bad_cursor(text: &str) -> Self {
+        let begin: String = text.chars().take(64).collect();
+        Self::bad_request(format!("{begin:?} is no cursor of this list; begin without one"))
+    }
+
+    /// The node or its namespace has too much to do.
+    pub(super) fn too_many(why: impl Display) -> Self {
+        Self(StatusCode::TOO_MANY_REQUESTS, why.to_string())
+    }
+
+    /// It cannot be done now.
+    pub(super) fn unavailable(why: impl Display) -> Self {
+        Self(StatusCode::SERVICE_UNAVAILABLE, why.to_string())
+    }
+
+    /// Another node can answer this.
+    pub(super) fn elsewhere(why: impl Display) -> Self {
+        Self(StatusCode::MISDIRECTED_REQUEST, why.to_string())
     }
 
     /// A file of the node cannot be read.
@@ -47,6 +75,12 @@ impl Refusal {
 
     pub(super) fn internal(error: impl Display) -> Self {
         Self(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
+    }
+}
+
+impl Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.1)
     }
 }
 
@@ -86,8 +120,13 @@ impl From<RetryError> for Refusal {
 impl From<ObjectError> for Refusal {
     fn from(error: ObjectError) -> Self {
         let status = match &error {
-            ObjectError::NoSuchBucket(_) => StatusCode::NOT_FOUND,
-            ObjectError::InvalidArgument(_) | ObjectError::InvalidRequest(_) => StatusCode::BAD_REQUEST,
+            ObjectError::NoSuchBucket(_) | ObjectError::NoSuchKey(_) => StatusCode::NOT_FOUND,
+            ObjectError::InvalidArgument(_)
+            | ObjectError::InvalidRequest(_)
+            | ObjectError::Body(_)
+            | ObjectError::EntityTooLarge { .. }
+            | ObjectError::IncompleteBody { .. } => StatusCode::BAD_REQUEST,
+            ObjectError::SlowDown(_) | ObjectError::Busy(_) => StatusCode::SERVICE_UNAVAILABLE,
             ObjectError::ConditionalRequestConflict => StatusCode::CONFLICT,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };

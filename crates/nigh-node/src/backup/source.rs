@@ -14,6 +14,7 @@ use nigh_functions::code_store::{CodeStore, CodeStoreError};
 use nigh_functions::function_store::FunctionStore;
 use nigh_stores::directory::copy::{CopyError, CopyTo, copy_out};
 use nigh_terms::{BucketName, Namespace, Timestamp};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -27,7 +28,7 @@ use crate::state_folder::StatePaths;
 pub(super) const LAYERS: &str = "layers";
 
 /// The optional parts of a backup.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BackupScope {
     /// Include the clients' keys, and the settings, which may have a store's keys.

@@ -1,4 +1,4 @@
-//! The admin API's client, over the node's Unix socket.
+//! The admin API's client, over the node's Unix socket. Paths are those below `/v1`.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 
 use super::http_call::{Target, full};
 use super::{ANSWER_MAX, ClientError};
-use crate::admin::UNANSWERED;
+use crate::admin::{UNANSWERED, VERSION};
 
 /// A client of one node's admin API.
 pub struct AdminClient {
@@ -133,6 +133,30 @@ impl AdminClient {
     }
 
     async fn answer(&self, method: Method, path: &str, document: Bytes) -> Result<Response<Incoming>, ClientError> {
+        let mut answer = self.asked(&method, &format!("{VERSION}{path}"), document.clone()).await?;
+        let mut status = answer.status();
+        if status.is_success() {
+            return Ok(answer);
+        }
+        let mut words = self.target.collect(answer.into_body()).await?;
+        // Every refusal of this version has words: a node without any is of before `/v1`.
+        if status == StatusCode::NOT_FOUND && words.is_empty() {
+            answer = self.asked(&method, path, document).await?;
+            status = answer.status();
+            if status.is_success() {
+                return Ok(answer);
+            }
+            words = self.target.collect(answer.into_body()).await?;
+        }
+        let code = if status == StatusCode::NOT_FOUND { "NotFound" } else { status.as_str() }.to_owned();
+        let mut message = String::from_utf8_lossy(&words).trim().to_owned();
+        if status == StatusCode::NOT_FOUND && message.is_empty() {
+            message = format!("the node does not have {VERSION}{path}; it is of another version than this command");
+        }
+        Err(ClientError::Refused { status: status.as_u16(), code, message })
+    }
+
+    async fn asked(&self, method: &Method, path: &str, document: Bytes) -> Result<Response<Incoming>, ClientError> {
         let request = Request::builder()
             .method(method)
             .uri(format!("http://{}{path}", self.target.authority()))
@@ -141,15 +165,7 @@ impl AdminClient {
             .header(http::header::CONTENT_TYPE, "application/json")
             .body(full(document))
             .map_err(|error| ClientError::Request(error.to_string()))?;
-        let answer = self.target.send(request).await?;
-        let status = answer.status();
-        if status.is_success() {
-            return Ok(answer);
-        }
-        let words = self.target.collect(answer.into_body()).await?;
-        let code = if status == StatusCode::NOT_FOUND { "NotFound" } else { status.as_str() }.to_owned();
-        let message = String::from_utf8_lossy(&words).trim().to_owned();
-        Err(ClientError::Refused { status: status.as_u16(), code, message })
+        self.target.send(request).await
     }
 }
 

@@ -1,5 +1,5 @@
-//! The door for other nodes: passes each call to the keeper of homes, the activation records, dispatch, or the object
-//! memory.
+//! The door for other nodes: passes each call to the keeper of homes, the activation records, what members tell of
+//! themselves, dispatch, or the object memory.
 
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -8,8 +8,8 @@ use nigh_dispatch::FIRST_DISPATCH_METHOD;
 use nigh_invoke::activation_log::ActivationLog;
 use nigh_rpc::{Call, Handler, Hello, Identity, Method, Refusal, RefusalKind, Reply, Role};
 
+use super::members::{self, MEMBERS, MemberSource};
 use super::newest::{NEWEST, OwnEpochs};
-use super::operations::member_load::{self, LOAD, ReportLoad};
 use super::records::{self, RECORDS};
 
 /// The lowest method number of the object memory.
@@ -26,8 +26,8 @@ pub(super) struct Calls {
     pub(super) running: OnceLock<Arc<dyn Handler>>,
     /// The records of the invocations that ran here.
     pub(super) records: OnceLock<ActivationLog>,
-    /// Tells what this node has to do.
-    pub(super) load: OnceLock<Weak<dyn ReportLoad>>,
+    /// What this node tells of itself.
+    pub(super) members: OnceLock<Weak<dyn MemberSource>>,
 }
 
 impl Calls {
@@ -44,7 +44,7 @@ impl Handler for Calls {
         match number {
             number if number == NEWEST.number => Some(&NEWEST),
             number if number == RECORDS.number => Some(&RECORDS),
-            number if number == LOAD.number => Some(&LOAD),
+            number if number == MEMBERS.number => Some(&MEMBERS),
             number if number >= FIRST_DISPATCH_METHOD => self.of_dispatch(number).map(|(_, method)| method),
             number if number >= FIRST_OBJECT_METHOD => self.objects.get()?.method(number),
             _ => None,
@@ -74,8 +74,8 @@ impl Handler for Calls {
             let log = self.records.get().ok_or_else(not_yet)?;
             return records::answer(log, call.head).await;
         }
-        if call.method.number == LOAD.number {
-            return member_load::answer(self.load.get());
+        if call.method.number == MEMBERS.number {
+            return members::answer(self.members.get(), &call.head);
         }
         if call.method.number >= FIRST_DISPATCH_METHOD {
             let (handler, _) = self.of_dispatch(call.method.number).ok_or_else(not_yet)?;

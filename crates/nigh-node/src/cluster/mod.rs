@@ -10,6 +10,7 @@ mod home_host;
 mod home_keeper;
 mod home_steps;
 mod keeping;
+pub(crate) mod members;
 pub(crate) mod memory;
 mod newest;
 mod operations;
@@ -52,7 +53,6 @@ pub(crate) use self::former_incarnation::FORMER_INCARNATIONS_TABLE;
 pub use self::home_host::HomeHost;
 pub use self::home_keeper::HomeKeeper;
 pub(crate) use self::operations::OperationError;
-pub(crate) use self::operations::member_load::{MemberLoad, ReportLoad};
 pub use self::operations::{AbsentMember, ClusterTable, FinalizeReport, MemberRow, MemberState};
 pub use self::placement::place_homes;
 pub use self::start_error::ClusterStartError;
@@ -131,7 +131,7 @@ impl ClusterEngine {
             dispatch: OnceLock::new(),
             running: OnceLock::new(),
             records: OnceLock::new(),
-            load: OnceLock::new(),
+            members: OnceLock::new(),
         });
         let (ending, tasks) = (CancellationToken::new(), TaskTracker::new());
         let door = Arc::clone(&calls) as Arc<dyn Handler>;

@@ -8,7 +8,6 @@ pub(super) mod announcer;
 pub(super) mod availability;
 mod finalize;
 mod follower;
-pub(crate) mod member_load;
 mod member_table;
 
 use nigh_engine::{Availability, FormatRange, NodeRole, PresentMember, RegistryError, known_number};

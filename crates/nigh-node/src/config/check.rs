@@ -60,6 +60,7 @@ impl Settings {
         let doors = [
             ("s3.listen", self.s3.listen),
             ("lambda.listen", self.lambda.listen),
+            ("admin.listen", self.admin_listen()),
             ("health.listen", self.health_listen()),
         ];
         for (key, address) in doors.into_iter().chain(outside) {
@@ -226,6 +227,20 @@ mod tests {
             );
         }
         assert!(level("info,loud").contains("\"loud\" has no level"));
+    }
+
+    #[test]
+    fn the_admin_api_has_its_port_and_a_free_one_where_the_s3_door_has_one() {
+        let at = |change: fn(&mut Settings)| {
+            let machine = Machine { hostname: "n1".to_owned(), memory: ByteSize::gib(8), cpus: 2 };
+            let mut settings = Settings::defaults(Path::new("/s"), &machine);
+            change(&mut settings);
+            settings.admin_listen().to_string()
+        };
+        assert_eq!(at(|_| {}), "127.0.0.1:9403");
+        assert_eq!(at(|settings| settings.s3.listen.set_port(0)), "127.0.0.1:0");
+        assert_eq!(at(|settings| settings.admin.listen = "127.0.0.1:80".parse().ok()), "127.0.0.1:80");
+        assert!(said(|settings| settings.admin.listen = "0.0.0.0:1".parse().ok()).contains("allow_plain"));
     }
 
     #[test]

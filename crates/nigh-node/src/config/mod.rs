@@ -28,7 +28,7 @@ mod workflows;
 mod writes;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use nigh_engine::Retention;
@@ -173,6 +173,8 @@ pub struct LambdaSettings {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AdminSettings {
+    /// The address of its listener; port 0 takes a free one.
+    pub listen: Option<SocketAddr>,
     /// Whether its clients need a certificate beside their key.
     pub client_certificate: ClientCertificate,
 }
@@ -253,12 +255,26 @@ pub struct LogSettings {
     pub format: LogFormat,
 }
 
+/// The port of the admin API where none is set.
+const ADMIN_PORT: u16 = 9403;
+
+const fn loopback(port: u16) -> SocketAddr {
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)
+}
+
 impl Settings {
+    /// Where the admin API listens.
+    #[must_use]
+    pub fn admin_listen(&self) -> SocketAddr {
+        // As with `health_listen`: who starts several nodes on one machine has given the S3 door a free port.
+        let port = if self.s3.listen.port() == 0 { 0 } else { ADMIN_PORT };
+        self.admin.listen.unwrap_or(loopback(port))
+    }
+
     /// The defaults: a quarter of this machine's memory caches objects, half of it is for sandboxes, the rest for Nigh
     /// and the system.
     #[must_use]
     pub fn defaults(state: &Path, machine: &Machine) -> Self {
-        let loopback = |port| SocketAddr::from(([127, 0, 0, 1], port));
         Self {
             state: state.to_owned(),
             node: machine.hostname.clone(),

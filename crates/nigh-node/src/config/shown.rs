@@ -3,6 +3,7 @@
 use figment::value::{Dict, Value};
 use figment::{Figment, Provider as _};
 use nigh_terms::ByteSize;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The settings that are never shown: the node's secret key, and those of namespaces.
@@ -12,7 +13,8 @@ const CLUSTER_TOKEN: &str = "cluster.token";
 /// The headers for the collector of traces, which are never shown.
 const TRACE_HEADERS: &str = "traces.headers";
 /// What holds where a setting has no value and that does not mean that there is none.
-const ABSENT: [(&str, &str); 13] = [
+const ABSENT: [(&str, &str); 14] = [
+    ("admin.listen", "127.0.0.1:9403, or a free port if s3.listen has one"),
     ("cluster", "one machine"),
     ("cluster.advertise", "cluster.listen"),
     ("health.listen", "127.0.0.1:9402, or a free port if s3.listen has one"),
@@ -49,7 +51,7 @@ const SIZES: [&str; 17] = [
 ];
 
 /// A setting, its value and its origin, for `nigh config show`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ShownSetting {
     /// The setting: `s3.listen`.
     pub key: String,

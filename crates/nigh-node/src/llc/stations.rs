@@ -1,9 +1,10 @@
 //! The hooks of the last-level cache, and the measurement of its use.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use nigh_invoke::hooks::InvocationHook;
-use nigh_terms::Clock;
+use nigh_terms::{Clock, ClosId, InvocationId};
 use nigh_ways::{CacheUseHook, CoreHook, FunctionUse};
 
 use super::Llc;
@@ -27,6 +28,11 @@ impl Llc {
         if let Some(classes) = &self.classes {
             classes.sample_use(|| clock.monotonic());
         }
+    }
+
+    /// The class of each running invocation that has one.
+    pub(crate) fn classes_of_running(&self) -> HashMap<InvocationId, ClosId> {
+        self.station.as_ref().map(|station| station.classes_of_running()).unwrap_or_default()
     }
 
     /// Each function's use of the cache at the last reading; none if the machine does not measure it.

@@ -10,14 +10,14 @@ use super::nats_servers::{Place, free_ports};
 /// The number of shards, a small one: three servers on one disk reserve 256 MiB for each.
 const SHARDS: u16 = 8;
 /// The ports of nodes with an address of their own.
-const PORTS: [u16; 4] = [9400, 9401, 9410, 9402];
-/// The addresses of a node's doors, of its calls and of its health listener, the same after each restart.
-pub(super) fn doors(at: &Place) -> io::Result<[SocketAddr; 4]> {
+const PORTS: [u16; 5] = [9400, 9401, 9410, 9402, 9403];
+/// The addresses of a node's doors, of its calls, of its health listener and of its admin API, the same after each restart.
+pub(super) fn doors(at: &Place) -> io::Result<[SocketAddr; 5]> {
     let ports = match at.network {
         Some(_) => PORTS.to_vec(),
         None => free_ports(PORTS.len())?,
     };
-    Ok([0, 1, 2, 3].map(|door| SocketAddr::new(at.address, ports[door])))
+    Ok([0, 1, 2, 3, 4].map(|door| SocketAddr::new(at.address, ports[door])))
 }
 
 /// Settings as flags.
@@ -31,7 +31,7 @@ pub(super) fn arguments(
     name: &str,
     state: &Path,
     certificates: &Path,
-    [s3, lambda, calls, health]: [SocketAddr; 4],
+    [s3, lambda, calls, health, admin]: [SocketAddr; 5],
     servers: &[String],
 ) -> Vec<String> {
     let mut set = vec![
@@ -39,6 +39,7 @@ pub(super) fn arguments(
         format!("s3.listen={s3}"),
         format!("lambda.listen={lambda}"),
         format!("health.listen={health}"),
+        format!("admin.listen={admin}"),
         format!("cluster.name={NAME}"),
         format!("cluster.servers={}", servers.join(",")),
         format!("cluster.listen={calls}"),

@@ -310,12 +310,13 @@ async fn start_store(
 ) -> Result<(LocalNode, StoreAccess), LocalClusterError> {
     let io = LocalClusterError::io;
     let state = folder.join(STORE);
-    let [s3, lambda, _, health] = doors(at).map_err(io("ports of the store"))?;
+    let [s3, lambda, _, health, admin] = doors(at).map_err(io("ports of the store"))?;
     let mut set = vec![
         format!("node={STORE}"),
         format!("s3.listen={s3}"),
         format!("lambda.listen={lambda}"),
         format!("health.listen={health}"),
+        format!("admin.listen={admin}"),
         "writes.mode=through".to_owned(),
     ];
     if at.network.is_some() {

@@ -165,7 +165,10 @@ fn hooks(
     prefetch: Option<Arc<dyn InvocationHook>>,
 ) -> Vec<Arc<dyn InvocationHook>> {
     let meter = Arc::clone(meter) as Arc<dyn InvocationHook>;
-    std::iter::once(meter).chain(parts.learning.hook()).chain(parts.llc.hooks()).chain(prefetch).collect()
+    // After the models, so that it knows what they predict.
+    let recent = Arc::new(parts.recent.clone()) as Arc<dyn InvocationHook>;
+    let hooks = std::iter::once(meter).chain(parts.learning.hook()).chain(parts.llc.hooks());
+    hooks.chain([recent]).chain(prefetch).collect()
 }
 
 fn queue_limits(settings: &Settings) -> QueueLimits {

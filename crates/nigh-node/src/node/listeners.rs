@@ -33,6 +33,7 @@ pub(super) struct Listeners {
     pub(super) lambda: DoorListener,
     pub(super) outside: Option<DoorListener>,
     pub(super) admin: tokio::net::UnixListener,
+    pub(super) admin_tcp: DoorListener,
 }
 
 impl Listeners {
@@ -57,6 +58,9 @@ impl Listeners {
                 None => None,
             },
             admin: bind_socket(&paths.admin_socket())?,
+            admin_tcp: tcp("admin.listen", "set admin.listen=ADDRESS", settings.admin_listen())
+                .await?
+                .with_tls(certificates.admin().cloned()),
             fast: match settings.s3.fast_path {
                 Switch::On => Some(bind_socket_by(&paths.fast_socket(), nigh_s3::bind_fast_path)?),
                 Switch::Off => None,
@@ -85,6 +89,7 @@ impl Listeners {
             s3: url(&self.s3)?,
             s3_socket: settings.s3.socket.clone(),
             lambda: url(&self.lambda)?,
+            admin: Some(url(&self.admin_tcp)?),
             admin_socket: paths.admin_socket(),
             health: Some(url_of(health, self.s3.tls())),
             outside: self.outside.as_ref().map(url).transpose()?,

@@ -15,6 +15,7 @@ use super::objects::Objects;
 use super::sandboxes::Sandboxes;
 use crate::learning::MemoryModels;
 use crate::llc::Llc;
+use crate::recent_invocations::RecentInvocations;
 
 /// The table of OpenWhisk's activations in the state file.
 const OPENWHISK_RECORDS: &str = "openwhisk-records";
@@ -28,6 +29,7 @@ pub(super) struct NodeParts {
     pub(super) catalog: RuntimeCatalog,
     pub(super) learning: MemoryModels,
     pub(super) activations: ActivationLog,
+    pub(super) recent: RecentInvocations,
     pub(super) s3: S3Door,
     /// None if it is off.
     pub(super) fast_path: Option<FastPath>,

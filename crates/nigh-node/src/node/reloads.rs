@@ -140,31 +140,6 @@ impl Reload for NamespaceShares {
     }
 }
 
-/// The certificates of the doors, and of calls to other nodes.
-struct Certificates(DoorCertificates);
-
-impl Reload for Certificates {
-    fn name(&self) -> &'static str {
-        "certificates"
-    }
-
-    /// Other files need a restart.
-    fn takes(&self, _: &str) -> bool {
-        false
-    }
-
-    fn check(&self, _: &Settings) -> Result<Apply, String> {
-        self.0.check_files().map_err(|error| error.to_string())?;
-        let certificates = self.0.clone();
-        Ok(Box::new(move || {
-            certificates.reload().unwrap_or_else(|error| {
-                tracing::error!(%error, "a certificate that was just checked cannot be used; the old one stays");
-                false
-            })
-        }))
-    }
-}
-
 /// The keys of the registry, and the credentials file made of them.
 struct Keys {
     tenancy: Arc<Tenancy>,
@@ -245,7 +220,7 @@ pub(super) fn add_files(
     tenancy: &Arc<Tenancy>,
     audit: Option<&Arc<AuditLog>>,
 ) {
-    parts.add(Arc::new(Certificates(certificates.clone())));
+    parts.add(Arc::new(certificates.clone()));
     parts.add(Arc::new(Keys { tenancy: Arc::clone(tenancy), runtime: Handle::current() }));
     if let Some(audit) = audit {
         parts.add(Arc::new(AuditFile(Arc::clone(audit))));

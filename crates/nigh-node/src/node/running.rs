@@ -1,5 +1,6 @@
 //! A running node, and the reports of its admin API.
 
+use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -8,11 +9,15 @@ use nigh_functions::function_store::FunctionStore;
 use nigh_http::audit::Audit;
 use nigh_invoke::activation_log::ActivationLog;
 use nigh_invoke::event_invoker::EventInvoker;
+use nigh_invoke::invocation::Invoke;
+use nigh_invoke::node_memory::SandboxShare;
 use nigh_objects::ObjectMemory;
 use nigh_s3::FastPathUsage;
 use nigh_sizing::object_features::recorder::FeatureRecorder;
 use nigh_stores::Store;
-use nigh_terms::{ByteSize, Clock, Monotonic, Timestamp};
+use nigh_terms::{
+    AdminRole, ByteSize, Clock, ClosId, InvocationId, Monotonic, Namespace, SandboxId, SecretKey, Timestamp,
+};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -21,15 +26,16 @@ use super::levels;
 use super::parts::NodeParts;
 use super::reloads::DrainTimes;
 use super::workflows::Workflows;
-use crate::admin;
+use crate::admin::{self, LiveViews, SignIns, WorkflowSource};
 use crate::backup::source::BackupSource;
-use crate::cluster::{ClusterEngine, MemberLoad, ReportLoad};
+use crate::cluster::ClusterEngine;
 use crate::config::ShownSetting;
 use crate::door_certificates::{self, DoorCertificates};
 use crate::endpoints::Endpoints;
 use crate::learning::MemoryModels;
 use crate::llc::LlcStatus;
 use crate::profiling::{FunctionProfiler, ModelRows, ProfileReport, ProfileRequest, ProfilingError};
+use crate::recent_invocations::RecentInvocations;
 use crate::reload::{ReloadError, ReloadParts, ReloadReport};
 use crate::status::{CacheStatus, DrainStatus, FastPathStatus, Level, SandboxStatus, Status};
 use crate::telemetry::{MetricsText, ProcessUse, Telemetry, set_certificate_expiry};
@@ -37,7 +43,7 @@ use crate::tenancy::Tenancy;
 use crate::traces::Traces;
 use crate::writes;
 
-pub(super) struct RunningNode {
+pub(crate) struct RunningNode {
     pub(super) parts: NodeParts,
     pub(super) store: Arc<dyn Store>,
     pub(super) reloads: ReloadParts,
@@ -56,6 +62,8 @@ pub(super) struct RunningNode {
     pub(super) events: EventInvoker,
     pub(super) workflows: Workflows,
     pub(super) profiling: Arc<FunctionProfiler>,
+    pub(super) sign_ins: SignIns,
+    pub(super) live: LiveViews,
     /// Cancelled when a client of the admin API requests the end.
     pub(super) asked_to_stop: CancellationToken,
     /// Cancelled when the cluster has ended this node's membership, or a home has declared this node dead.
@@ -97,6 +105,11 @@ impl RunningNode {
         DrainStatus { invocations: pool.running + pool.waiting, left_s: left.as_secs_f64().ceil() as u64 }
     }
 
+    /// The seconds since the node started. The monotonic clock starts with the node, and does not jump with the date.
+    pub(super) fn uptime_s(&self) -> u64 {
+        self.parts.foundation.clock.monotonic().since(Monotonic::default()).as_secs()
+    }
+
     /// The levels now: whether sandboxes can start and whether the cluster's servers answer may change while the node
     /// runs.
     fn levels_now(&self) -> Vec<Level> {
@@ -125,6 +138,39 @@ impl RunningNode {
 }
 
 impl admin::AdminSource for RunningNode {
+    fn name(&self) -> &str {
+        &self.parts.foundation.settings.node
+    }
+
+    fn namespace(&self) -> &Namespace {
+        &self.parts.foundation.settings.namespace
+    }
+
+    fn recent(&self) -> &RecentInvocations {
+        &self.parts.recent
+    }
+
+    fn classes_of_running(&self) -> HashMap<InvocationId, ClosId> {
+        self.parts.llc.classes_of_running()
+    }
+
+    fn sandbox_share(&self, sandbox: SandboxId) -> Option<SandboxShare> {
+        self.parts.objects.node_memory.sandbox(sandbox)
+    }
+
+    fn invoke(&self) -> &Arc<dyn Invoke> {
+        &self.invocations.invoke
+    }
+
+    fn workflows(&self) -> WorkflowSource<'_> {
+        let Workflows { machines, executions, owned } = &self.workflows;
+        WorkflowSource { machines, executions, owned: owned.as_ref() }
+    }
+
+    fn live(&self) -> &LiveViews {
+        &self.live
+    }
+
     fn llc(&self) -> LlcStatus {
         self.parts.llc.status()
     }
@@ -157,8 +203,7 @@ impl admin::AdminSource for RunningNode {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             started: self.started.rfc3339(),
-            // The monotonic clock starts with the node, and does not jump with the date.
-            uptime_s: self.parts.foundation.clock.monotonic().since(Monotonic::default()).as_secs(),
+            uptime_s: self.uptime_s(),
             endpoints: self.endpoints.clone(),
             draining: self.draining.get().map(|_| self.awaits()),
             levels: self.levels_now(),
@@ -254,6 +299,14 @@ impl admin::AdminSource for RunningNode {
         self.parts.objects.features.as_ref()
     }
 
+    fn admin_role(&self, access_key: &str, secret: &SecretKey) -> Option<AdminRole> {
+        self.parts.foundation.keys.admin_role(access_key, secret)
+    }
+
+    fn sign_ins(&self) -> &SignIns {
+        &self.sign_ins
+    }
+
     fn shut_down(&self) -> DrainStatus {
         self.asked_to_stop.cancel();
         self.awaits()
@@ -261,21 +314,6 @@ impl admin::AdminSource for RunningNode {
 
     fn stop(&self) -> &CancellationToken {
         &self.stop
-    }
-}
-
-impl ReportLoad for RunningNode {
-    fn load(&self) -> MemberLoad {
-        let (pool, foundation) = (self.invocations.invoker.in_use(), &self.parts.foundation);
-        let trouble = foundation.cluster.as_ref().and_then(|cluster| cluster.status().trouble());
-        let ends = || self.draining.get().map(|_| "it ends".to_owned());
-        MemberLoad {
-            started: self.started.rfc3339(),
-            invocations: pool.running + pool.waiting,
-            booked: pool.booked,
-            memory: foundation.settings.functions.memory,
-            trouble: ends().or(trouble),
-        }
     }
 }
 

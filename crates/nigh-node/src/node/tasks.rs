@@ -1,6 +1,6 @@
 //! The tasks of a running node: its doors, and the work beside the requests.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use nigh_dispatch::AnswerStates;
 use nigh_lambda::LambdaDoor;
@@ -11,9 +11,9 @@ use super::NodeError;
 use super::listeners::Listeners;
 use super::running::{RunningNode, end_with_membership};
 use super::workflows::lead_executions;
-use crate::admin;
+use crate::admin::{self, TcpDoor};
 use crate::background;
-use crate::cluster::ReportLoad;
+use crate::cluster::members::MemberSource;
 use crate::cluster::memory::{MemberMemory, MemoryDoor, MemoryHost};
 use crate::outside_door::OutsideDoor;
 use crate::tenancy;
@@ -56,9 +56,9 @@ impl Tasks {
             let (present, over, until) = (cluster.present(), running.is_expelled.clone(), running.stop.clone());
             tasks.spawn(member.follow(present, over, until));
             cluster.serve_records(parts.activations.clone());
-            cluster.report_load_by(&(Arc::clone(running) as Arc<dyn ReportLoad>));
             let (follower, over) = (cluster.operations_follower(), running.asked_to_stop.clone());
             tasks.spawn(follower.run(over, running.stop.clone()));
+            cluster.serve_members(Arc::downgrade(running) as Weak<dyn MemberSource>);
             let memory = &parts.objects.memory;
             let door = Arc::new(MemoryDoor(memory.clone()));
             cluster.serve(Arc::new(MemoryHost(memory.clone())), Some(door)).await?;
@@ -72,6 +72,9 @@ impl Tasks {
         tasks.spawn(running.schedule_runner(doors.clone()).run());
         running.endpoints.write(&parts.foundation.paths)?;
         tasks.spawn(admin::serve(Arc::clone(running), listeners.admin));
+        let door =
+            TcpDoor { listener: listeners.admin_tcp, connections_max: parts.foundation.files.lambda_connections };
+        tasks.spawn(admin::serve_tcp(Arc::clone(running), door));
         tasks.close();
         Ok(tasks)
     }

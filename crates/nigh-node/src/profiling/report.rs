@@ -2,12 +2,13 @@
 
 use nigh_llc::{BreakEven, InputOutcome, SearchForm, TrainingRow};
 use nigh_terms::{FunctionName, Namespace};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::ProfilingError;
 
 /// The function to profile.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProfileRequest {
     /// The function's namespace.
@@ -23,7 +24,7 @@ pub struct ProfileRequest {
 }
 
 /// The result for one input.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProfiledInput {
     /// The objects that the event names, in order.
     pub name: String,
@@ -34,7 +35,7 @@ pub struct ProfiledInput {
 }
 
 /// The state of a profile, sent after each run and at the end.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProfileReport {
     /// The result for each input.
     pub inputs: Vec<ProfiledInput>,
@@ -68,7 +69,7 @@ impl ProfileReport {
 }
 
 /// Training rows that were measured elsewhere, for example from memory traces.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ModelRows {
     /// The function's namespace.

@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use nigh_engine::{KeyDescription, KeyScope, NamespaceQuota};
 use nigh_terms::{AccessKeyId, AdminRole, BucketName, ByteSize, FunctionName, Namespace, SecretKey, Timestamp};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A key that is to be created.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewKey {
     /// Its name.
@@ -33,18 +34,19 @@ pub struct NewKey {
 }
 
 /// A key that was created, with its secret: no other answer has it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct CreatedKey {
     /// The key.
     pub key: ListedKey,
     /// Its secret.
+    #[schemars(with = "String")]
     pub secret: SecretKey,
     /// The key that it replaces, if it comes of a rotation.
     pub replaces: Option<AccessKeyId>,
 }
 
 /// Whether a key is accepted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum KeyState {
     /// It is accepted.
@@ -56,7 +58,7 @@ pub enum KeyState {
 }
 
 /// A key without its secret.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ListedKey {
     /// Its id.
     pub id: AccessKeyId,
@@ -113,7 +115,7 @@ impl ListedKey {
 }
 
 /// A namespace that is to be created.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewNamespace {
     /// Its name.
@@ -121,7 +123,7 @@ pub struct NewNamespace {
 }
 
 /// A namespace, its quota, and what it uses.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ListedNamespace {
     /// Its name.
     pub name: Namespace,

@@ -18,6 +18,7 @@ mod shared_bucket;
 mod shrink;
 mod transactions;
 mod uploads;
+mod whereabouts;
 mod write_back;
 mod writes;
 

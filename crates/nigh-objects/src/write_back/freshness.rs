@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use nigh_data::ObjectId;
 use nigh_terms::Monotonic;
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use thiserror::Error;
 
@@ -20,7 +21,8 @@ const UNITS: [(&str, u64); 4] = [("h", 3_600_000), ("min", 60_000), ("s", 1000),
 
 /// How long ago the store may have been asked, at most, about an object that is served from memory; in whole
 /// milliseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, JsonSchema)]
+#[schemars(with = "String")]
 pub struct Freshness(Duration);
 
 impl Freshness {

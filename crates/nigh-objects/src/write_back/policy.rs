@@ -9,13 +9,14 @@ use std::str::FromStr;
 
 use nigh_data::Tags;
 use nigh_stores::StoreAbilities;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::freshness::Freshness;
 
 /// What has happened when a write is acknowledged. In order: a later one promises more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum WriteMode {
     /// The bytes are in this node's memory, never in the store. A crash or an eviction loses them.
@@ -65,7 +66,7 @@ impl FromStr for WriteMode {
 }
 
 /// Who writes to a bucket.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Access {
     /// Only Nigh writes to it.
@@ -76,7 +77,7 @@ pub enum Access {
 }
 
 /// A mode for some objects of a bucket.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ModeRule {
     /// The prefix of their keys; all keys if empty.
@@ -90,7 +91,7 @@ pub struct ModeRule {
 }
 
 /// The policy of a bucket's writes.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "PolicyDocument")]
 pub struct BucketPolicy {
     /// The bucket's mode; with none, the namespace's or the node's.
@@ -110,7 +111,7 @@ pub struct BucketPolicy {
 }
 
 /// A policy as it is read: also one that an earlier build stored, which asked the store at each hit or never.
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 struct PolicyDocument {
     mode: Option<WriteMode>,

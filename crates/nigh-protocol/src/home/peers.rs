@@ -319,4 +319,9 @@ impl<O: ObjectName> Peers<O> {
         let owing = self.living.iter().filter(|(_, peer)| peer.owed.iter().any(|owed| owed.object == *object));
         owing.map(|(&node, peer)| Member { node, incarnation: peer.incarnation }).collect()
     }
+
+    /// The number of invalidations that were sent and not acknowledged.
+    pub(super) fn owed(&self) -> usize {
+        self.living.values().map(|peer| peer.owed.len()).sum()
+    }
 }

@@ -274,3 +274,16 @@ fn what_the_ledger_answers_to_an_earlier_home_decides_no_put_of_this_one() {
     let written = step(&mut home, HomeInput::Appended { append, version: version(2, 2) });
     assert!(matches!(bodies(&written)[..], [(_, FromHome::Written { .. })]), "{written:?}");
 }
+
+#[test]
+fn an_invalidation_is_owed_until_the_sharer_has_applied_it() {
+    let mut home = home(1, Vec::new(), HomeLimits::default());
+    write(&mut home, member(1, 1), 1, 1);
+    fetch(&mut home, member(2, 1), "x");
+    fetch(&mut home, member(3, 1), "x");
+    assert_eq!(home.owed(), 0);
+    write(&mut home, member(1, 1), 2, 2);
+    assert_eq!(home.owed(), 2);
+    step(&mut home, says(member(2, 1), ToHome::Applied { counter: Counter(1) }));
+    assert_eq!((home.owed(), home.pending(&"x")), (1, vec![member(3, 1)]));
+}

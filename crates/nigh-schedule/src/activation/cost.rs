@@ -5,12 +5,13 @@
 //! moment, which nobody records, is less. A GB is 1024 MB of 2^20 bytes, as on Lambda.
 
 use nigh_terms::ByteSize;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Activation;
 
 /// GB-seconds of one invocation.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Cost {
     /// Booked memory for the billed time.
     pub billed_gb_s: f64,

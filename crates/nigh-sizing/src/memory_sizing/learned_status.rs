@@ -2,13 +2,14 @@
 
 use nigh_learn::{Learner, Predictor};
 use nigh_terms::{FunctionName, Namespace};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::input_rules::InputRules;
 use super::loaded_models::Name;
 
 /// The model of one version of a function's code.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LearnedStatus {
     /// Whose.
     pub namespace: Namespace,

@@ -18,6 +18,7 @@ use nigh_learn::media::{KIND_BYTES, ObjectHead, Window, is_readable};
 use nigh_objects::ObjectMemory;
 use nigh_terms::{BucketName, ByteSize, Namespace, ObjectKey, Version};
 use parking_lot::Mutex;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use tokio::task::{Id, JoinSet};
@@ -40,7 +41,7 @@ const ROUNDS_MAX: usize = 4;
 /// How often changes are written and idle processes are ended.
 const TICK: Duration = Duration::from_millis(500);
 /// Counts of a recorder.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FeaturesStatus {
     /// Objects with known features.
     pub objects: usize,

@@ -106,6 +106,9 @@ pub(super) fn table(status: &Status) -> Table {
     }
     row("s3", status.endpoints.s3.clone());
     row("lambda", status.endpoints.lambda.clone());
+    if let Some(admin) = &status.endpoints.admin {
+        row("admin", format!("{admin} (`nigh page` opens the page)"));
+    }
     if let Some(health) = &status.endpoints.health {
         row("health", health.clone());
     }

@@ -5,6 +5,7 @@
 
 #![expect(clippy::unwrap_used, reason = "tests: a broken expectation panics")]
 
+mod admin_api;
 mod attachments;
 mod audit;
 mod backup;

@@ -88,7 +88,7 @@ fn scrape(node: &Node, accept: &str) -> (String, String) {
     let socket = node.state.join("admin.sock");
     let accept = format!("Accept: {accept}");
     let answer =
-        curl(&["--include", "--unix-socket", socket.to_str().unwrap(), "--header", &accept, "http://n/metrics"]);
+        curl(&["--include", "--unix-socket", socket.to_str().unwrap(), "--header", &accept, "http://n/v1/metrics"]);
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     (head.to_lowercase(), body.to_owned())
 }

@@ -1,12 +1,13 @@
 //! The next format of a cluster. Pure.
 
 use nigh_engine::PresentMember;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::OperationError;
 
 /// What raising the format has done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FinalizeReport {
     /// The format before.
     pub before: u32,

@@ -5,14 +5,15 @@ use std::collections::BTreeMap;
 use async_recursion::async_recursion as boxed;
 use nigh_engine::{Availability, FormatRange, NodeRole, PresentMember, RegistryError};
 use nigh_terms::{ByteSize, NodeId};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::availability;
-use super::member_load::MemberLoad;
 use crate::cluster::ClusterEngine;
+use crate::cluster::members::MemberSummary;
 
 /// How a member stands to work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum MemberState {
     /// It takes invocations and homes.
@@ -37,7 +38,7 @@ impl std::fmt::Display for MemberState {
 }
 
 /// A member.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MemberRow {
     /// Its name.
     pub node: String,
@@ -70,7 +71,7 @@ pub struct MemberRow {
 }
 
 /// A node that takes no work when it comes back.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AbsentMember {
     /// Its name.
     pub node: String,
@@ -81,7 +82,7 @@ pub struct AbsentMember {
 }
 
 /// A cluster's members.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ClusterTable {
     /// The cluster's name.
     pub cluster: String,
@@ -107,15 +108,15 @@ fn state(availability: Availability, homes: usize, invocations: Option<usize>) -
 }
 
 /// The row of `member`, which is the home of `homes` shards. Pure.
-fn row(member: &PresentMember, homes: usize, load: Result<MemberLoad, String>) -> MemberRow {
+fn row(member: &PresentMember, homes: usize, summary: Result<MemberSummary, String>) -> MemberRow {
     let presence = &member.presence;
-    let (load, silence) = match load {
-        Ok(load) => (Some(load), None),
+    let (summary, silence) = match summary {
+        Ok(summary) => (Some(summary), None),
         // Older programs are not asked what they have to do.
         Err(_) if presence.version.is_empty() => (None, None),
         Err(reason) => (None, Some(format!("it does not answer: {reason}"))),
     };
-    let invocations = load.as_ref().map(|load| load.invocations);
+    let invocations = summary.as_ref().map(|summary| summary.running + summary.waiting);
     MemberRow {
         node: member.node.0.clone(),
         number: presence.number.0,
@@ -125,12 +126,12 @@ fn row(member: &PresentMember, homes: usize, load: Result<MemberLoad, String>) -
         formats: presence.formats,
         roles: presence.roles.union(&presence.withheld).copied().collect(),
         state: state(presence.availability, homes, invocations),
-        trouble: silence.or_else(|| load.as_ref().and_then(|load| load.trouble.clone())),
+        trouble: silence.or_else(|| summary.as_ref().and_then(|summary| summary.trouble.clone())),
         homes,
         invocations,
-        booked: load.as_ref().map(|load| load.booked),
-        memory: load.as_ref().map(|load| load.memory),
-        since: load.map(|load| load.started),
+        booked: summary.as_ref().map(|summary| summary.booked),
+        memory: summary.as_ref().map(|summary| summary.bookable),
+        since: summary.map(|summary| summary.started),
     }
 }
 
@@ -155,10 +156,11 @@ impl ClusterEngine {
             since: stored.since,
         });
         let absent = absent.collect();
-        let loads = self.loads(&members).await;
-        let rows = members.iter().zip(loads).map(|(member, load)| {
+        let summaries = self.summaries(&members).await;
+        let summaries = summaries.map_err(|error| RegistryError::Storage(format!("a question: {error}")))?;
+        let rows = members.iter().zip(summaries).map(|(member, summary)| {
             let homes = homes.get(&member.node).copied().unwrap_or(0);
-            row(member, homes, load)
+            row(member, homes, summary)
         });
         let format = self.format();
         Ok(ClusterTable {
@@ -186,19 +188,18 @@ mod tests {
         PresentMember { node: NodeId("n2".to_owned()), incarnation: Incarnation(9), presence }
     }
 
-    fn load(invocations: usize) -> MemberLoad {
-        let started = "2026-11-26T06:00:00.000Z".to_owned();
-        MemberLoad { started, invocations, booked: ByteSize::mib(128), memory: ByteSize::gib(1), trouble: None }
+    fn busy(running: usize) -> MemberSummary {
+        MemberSummary { started: "2026-11-26T06:00:00.000Z".to_owned(), running, ..MemberSummary::default() }
     }
 
     #[test]
     fn a_draining_member_is_drained_when_it_is_known_to_have_no_home_and_no_invocation() {
-        let state = |homes, load| row(&member("1.0.0", Availability::Draining), homes, load).state;
-        assert_eq!(state(1, Ok(load(0))), MemberState::Draining);
-        assert_eq!(state(0, Ok(load(1))), MemberState::Draining);
+        let state = |homes, summary| row(&member("1.0.0", Availability::Draining), homes, summary).state;
+        assert_eq!(state(1, Ok(busy(0))), MemberState::Draining);
+        assert_eq!(state(0, Ok(busy(1))), MemberState::Draining);
         assert_eq!(state(0, Err("timed out".to_owned())), MemberState::Draining, "nobody knows");
-        assert_eq!(state(0, Ok(load(0))), MemberState::Drained);
-        let cordoned = row(&member("1.0.0", Availability::Cordoned), 0, Ok(load(0)));
+        assert_eq!(state(0, Ok(busy(0))), MemberState::Drained);
+        let cordoned = row(&member("1.0.0", Availability::Cordoned), 0, Ok(busy(0)));
         assert_eq!(cordoned.state, MemberState::Cordoned);
         assert_eq!(cordoned.roles, [NodeRole::Run, NodeRole::Memory], "also those that it does not fill");
     }
@@ -210,7 +211,7 @@ mod tests {
         assert_eq!(row_of("1.0.0").trouble.as_deref(), Some("it does not answer: timed out"));
         let old = row_of("");
         assert_eq!((old.trouble, old.version, old.since, old.homes), (None, None, None, 3));
-        let failing = MemberLoad { trouble: Some("cannot serve 1 shards".to_owned()), ..load(4) };
+        let failing = MemberSummary { trouble: Some("cannot serve 1 shards".to_owned()), waiting: 3, ..busy(1) };
         let row = row(&member("1.0.0", Availability::Available), 3, Ok(failing));
         assert_eq!((row.trouble.as_deref(), row.invocations), (Some("cannot serve 1 shards"), Some(4)));
     }

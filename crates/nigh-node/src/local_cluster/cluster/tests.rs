@@ -56,6 +56,7 @@ async fn what_another_process_answers_in_a_node_s_state_folder_is_not_the_node_s
             s3: String::new(),
             s3_socket: PathBuf::new(),
             lambda: String::new(),
+            admin: None,
             admin_socket: paths.admin_socket(),
             fast_socket: None,
             health: None,

@@ -14,6 +14,7 @@ use nigh_data::segment::SegmentWriter;
 use nigh_data::{GetRequest, ObjectError, ObjectId};
 use nigh_protocol::CopyStore;
 use nigh_terms::{Epoch, Sequence, Token, Version};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 
@@ -25,7 +26,7 @@ use super::super::reads::{CheckedRead, ReadSource};
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// A coherence protocol.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum CoherenceProtocol {
     /// Nigh's own: sharers are told of newer versions, writes do not wait for them, and the gate delays invocations.

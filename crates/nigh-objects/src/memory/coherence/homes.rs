@@ -9,6 +9,7 @@ use super::Coherence;
 use crate::cache::CostedCopy;
 use crate::memory::foreign::{Asker, ForeignWrite};
 use crate::memory::machines::{EntryVersion, FetchOutcome, ForeignAnswer};
+use crate::memory::whereabouts::KnownCopies;
 
 impl Coherence {
     /// Begins another node's write of an object, whose write lock is held.
@@ -94,6 +95,22 @@ impl Coherence {
             self.decided.notify_waiters();
         }
         dropped
+    }
+
+    /// What the home of `object` knows of its copies; none if that home is in another process.
+    pub(in crate::memory) fn copies_known(&self, object: &ObjectId) -> Option<KnownCopies> {
+        let state = self.state.lock();
+        let home = &state.homes.get(&self.shards.of(object))?.home;
+        Some(KnownCopies {
+            version: home.version_of(object).map(|(version, _)| version),
+            sharers: home.sharers(object).iter().map(|member| member.node).collect(),
+            pending: home.pending(object).iter().map(|member| member.node).collect(),
+        })
+    }
+
+    /// The number of invalidations that the homes here have sent and nobody has acknowledged.
+    pub(in crate::memory) fn owed(&self) -> usize {
+        self.state.lock().homes.values().map(|side| side.home.owed()).sum()
     }
 
     /// True if a node has not acknowledged an invalidation of `object`.

@@ -1,0 +1,255 @@
+//! What the members of a cluster tell each other for people: a summary of a node, and which objects it has cached. The
+//! admin API of any node so answers for the whole cluster, and says which members did not answer.
+
+use std::collections::BTreeMap;
+use std::sync::Weak;
+use std::time::Duration;
+
+use async_recursion::async_recursion as boxed;
+use bytes::Bytes;
+use futures::future::join_all;
+use nigh_data::ObjectId;
+use nigh_engine::PresentMember;
+use nigh_objects::{ObjectMemory, Whereabouts};
+use nigh_rpc::{Body, Method, Peers, Refusal, RefusalKind, Reply};
+use nigh_terms::{BucketName, ByteSize, Namespace, ObjectKey, Version};
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+use super::{ClusterEngine, peer_address};
+
+/// The method that asks a member. The head is a `MemberQuestion`; the answer's body is a `MemberAnswer`.
+pub(super) const MEMBERS: Method = Method { number: 14, name: "member", head_max: 1 << 20, body_max: 0 };
+/// How long a member may take to answer.
+const ANSWER_WITHIN: Duration = Duration::from_secs(2);
+/// The most bytes of an answer.
+const ANSWER_BYTES_MAX: u64 = 4 << 20;
+/// The most keys of one question.
+pub(crate) const KEYS_MAX: usize = 100;
+
+/// What a member is asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum MemberQuestion {
+    /// Its summary.
+    Summary {},
+    /// Where it sees copies of these objects; at most [`KEYS_MAX`].
+    Copies {
+        /// The objects' namespace.
+        namespace: Namespace,
+        /// The objects' bucket.
+        bucket: BucketName,
+        /// The objects' keys.
+        keys: Vec<ObjectKey>,
+    },
+}
+
+/// What a member answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum MemberAnswer {
+    /// To `Summary`.
+    Summary(Box<MemberSummary>),
+    /// To `Copies`: one entry for each key, in the order of the question.
+    Copies(Vec<CopiesSeen>),
+}
+
+/// A member in a few figures. Members of later versions may add fields.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct MemberSummary {
+    /// The version of its program.
+    pub(crate) version: String,
+    /// When it started, RFC 3339, and the seconds since.
+    pub(crate) started: String,
+    pub(crate) uptime_s: u64,
+    /// True if it drains.
+    pub(crate) draining: bool,
+    /// Invocations that run, and that wait.
+    pub(crate) running: usize,
+    pub(crate) waiting: usize,
+    /// What sandboxes may book together, what they have booked, and what their limits come to.
+    pub(crate) bookable: ByteSize,
+    pub(crate) booked: ByteSize,
+    pub(crate) granted: ByteSize,
+    /// What the cache may take, and what its copies take.
+    pub(crate) cache_budget: ByteSize,
+    pub(crate) cache_bytes: ByteSize,
+    /// Cached copies.
+    pub(crate) copies: u64,
+    /// Shards whose home it is.
+    pub(crate) homes: usize,
+    /// Invalidations of its homes that are not acknowledged.
+    pub(crate) invalidations: usize,
+    /// Unpushed writes, and how long the oldest has waited.
+    pub(crate) unpushed: usize,
+    pub(crate) unpushed_bytes: ByteSize,
+    pub(crate) unpushed_oldest_ms: u64,
+    /// What keeps it from its work; none if nothing does.
+    pub(crate) trouble: Option<String>,
+}
+
+/// What a member knows of one object.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct CopiesSeen {
+    /// The version of the copy that it has cached; none if it has none.
+    pub(crate) cached: Option<Version>,
+    /// True if it is the object's home.
+    pub(crate) home: bool,
+    /// Nodes, by number, that have not acknowledged an invalidation, if it is the home.
+    pub(crate) pending: Vec<u32>,
+}
+
+/// A node that answers other members.
+pub(crate) trait MemberSource: Send + Sync {
+    /// The node in a few figures.
+    fn summary(&self) -> MemberSummary;
+    /// What the node knows of these objects.
+    fn copies(&self, namespace: &Namespace, bucket: &BucketName, keys: &[ObjectKey]) -> Vec<CopiesSeen>;
+}
+
+impl MemberQuestion {
+    /// What `node` answers.
+    pub(crate) fn answer(&self, node: &dyn MemberSource) -> MemberAnswer {
+        match self {
+            Self::Summary {} => MemberAnswer::Summary(Box::new(node.summary())),
+            Self::Copies { namespace, bucket, keys } => {
+                let asked = &keys[..keys.len().min(KEYS_MAX)];
+                MemberAnswer::Copies(node.copies(namespace, bucket, asked))
+            }
+        }
+    }
+}
+
+/// What a node whose object memory is `memory` knows of these objects.
+pub(crate) fn copies_seen(
+    memory: &ObjectMemory,
+    namespace: &Namespace,
+    bucket: &BucketName,
+    keys: &[ObjectKey],
+) -> Vec<CopiesSeen> {
+    let seen = keys.iter().map(|key| {
+        let object = ObjectId { namespace: namespace.clone(), bucket: bucket.clone(), key: key.clone() };
+        let Whereabouts { cached, home, .. } = memory.whereabouts(&object);
+        CopiesSeen {
+            cached: cached.map(|cached| cached.version),
+            home: home.is_some(),
+            pending: home.map(|home| home.pending.iter().map(|node| node.0).collect()).unwrap_or_default(),
+        }
+    });
+    seen.collect()
+}
+
+/// Answers another member.
+pub(super) fn answer(source: Option<&Weak<dyn MemberSource>>, head: &[u8]) -> Result<Reply, Refusal> {
+    let failed = |error: serde_json::Error| Refusal::failed(error.to_string());
+    let Some(node) = source.and_then(Weak::upgrade) else {
+        return Err(Refusal::new(RefusalKind::Closing, "this node is starting or ending"));
+    };
+    let question: MemberQuestion = serde_json::from_slice(head).map_err(failed)?;
+    let body = serde_json::to_vec(&question.answer(&*node)).map_err(failed)?;
+    Ok(Reply { head: Bytes::new(), body: Body::from(Bytes::from(body)) })
+}
+
+async fn ask(peers: &Peers, member: &PresentMember, head: &[u8]) -> Result<MemberAnswer, String> {
+    let by = Instant::now() + ANSWER_WITHIN;
+    let answer = peers.call(&peer_address(member), &MEMBERS, head, Bytes::new(), by).await;
+    let answer = answer.map_err(|error| error.to_string())?;
+    let body = answer.body.collect(ANSWER_BYTES_MAX).await.map_err(|error| error.to_string())?;
+    serde_json::from_slice(&body).map_err(|error| error.to_string())
+}
+
+impl ClusterEngine {
+    /// From now on this node answers other members' questions by `source`. Call this once.
+    pub(crate) fn serve_members(&self, source: Weak<dyn MemberSource>) {
+        // A second call changes nothing.
+        let _ = self.calls.members.set(source);
+    }
+
+    /// The answers of all other living members by their names; an error says why a member did not answer.
+    #[boxed]
+    pub(crate) async fn ask_members(
+        &self,
+        question: &MemberQuestion,
+    ) -> Result<BTreeMap<String, Result<MemberAnswer, String>>, serde_json::Error> {
+        let head = serde_json::to_vec(question)?;
+        let members = self.other_members();
+        let asked = members.iter().map(|member| Box::pin(ask(&self.peers, member, &head)));
+        let answers = join_all(asked).await;
+        Ok(members.iter().map(|member| member.node.0.clone()).zip(answers).collect())
+    }
+
+    /// The summary of each of `members`, this node included; an error says why a member did not answer.
+    pub(super) async fn summaries(
+        &self,
+        members: &[PresentMember],
+    ) -> Result<Vec<Result<MemberSummary, String>>, serde_json::Error> {
+        let head = serde_json::to_vec(&MemberQuestion::Summary {})?;
+        let own = self.calls.members.get().and_then(Weak::upgrade);
+        let asked = members.iter().map(|member| {
+            let (own, head) = (own.as_ref().filter(|_| member.node == self.claimant.node), &head);
+            Box::pin(async move {
+                match own {
+                    Some(own) => Ok(own.summary()),
+                    None => summary_in(ask(&self.peers, member, head).await?),
+                }
+            })
+        });
+        Ok(join_all(asked).await)
+    }
+}
+
+fn summary_in(answer: MemberAnswer) -> Result<MemberSummary, String> {
+    match answer {
+        MemberAnswer::Summary(summary) => Ok(*summary),
+        MemberAnswer::Copies(_) => Err("it answered another question".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    struct One;
+
+    impl MemberSource for One {
+        fn summary(&self) -> MemberSummary {
+            MemberSummary { version: "1".to_owned(), copies: 3, ..MemberSummary::default() }
+        }
+
+        fn copies(&self, _: &Namespace, _: &BucketName, keys: &[ObjectKey]) -> Vec<CopiesSeen> {
+            vec![CopiesSeen { home: true, ..CopiesSeen::default() }; keys.len()]
+        }
+    }
+
+    fn asked(question: &MemberQuestion, node: &Arc<dyn MemberSource>) -> MemberAnswer {
+        let head = serde_json::to_vec(question).unwrap();
+        let source = Arc::downgrade(node);
+        let Ok(reply) = answer(Some(&source), &head) else { panic!("refused") };
+        assert_ne!(reply.body.len(), 0);
+        question.answer(&**node)
+    }
+
+    #[test]
+    fn a_member_answers_what_it_is_asked_and_no_more_keys_than_the_limit() {
+        let node = Arc::new(One) as Arc<dyn MemberSource>;
+        let MemberAnswer::Summary(summary) = asked(&MemberQuestion::Summary {}, &node) else { panic!("other") };
+        assert_eq!(summary.copies, 3);
+        let (namespace, bucket) = (Namespace::new("one").unwrap(), BucketName::new("bucket").unwrap());
+        let keys = (0..KEYS_MAX + 5).map(|n| ObjectKey::new(&n.to_string()).unwrap()).collect();
+        let MemberAnswer::Copies(seen) = asked(&MemberQuestion::Copies { namespace, bucket, keys }, &node) else {
+            panic!("other")
+        };
+        assert_eq!(seen.len(), KEYS_MAX);
+        assert!(answer(None, b"{}").is_err());
+    }
+
+    #[test]
+    fn a_summary_of_an_earlier_or_later_version_is_understood() {
+        let summary: MemberSummary = serde_json::from_str(r#"{"copies": 2, "new": true}"#).unwrap();
+        assert_eq!(summary, MemberSummary { copies: 2, ..MemberSummary::default() });
+    }
+}
