@@ -24,7 +24,7 @@ pub use crate::certificate_files::{CertificateError, read_certificates, read_key
 pub use crate::file_stamps::FileStamps;
 use crate::identity::{Identity, checked};
 pub use crate::revocations::Revocations;
-pub use crate::unrevoked_clients::{authorities, client_verifier};
+pub use crate::security::{authorities, client_verifier};
 pub use crate::x509::CertificateFacts;
 
 /// The name of the authority's files.

@@ -31,7 +31,6 @@ mod revocations;
 mod security;
 mod server;
 mod settings;
-mod unrevoked_clients;
 mod x509;
 
 pub use body::Body;

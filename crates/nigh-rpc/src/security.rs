@@ -4,6 +4,8 @@
 //! There is no resumption, so that every handshake checks the certificates of that moment. A certificate that is revoked
 //! ends the connections that it made, too.
 
+mod unrevoked_clients;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,11 +20,12 @@ use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, S
 use time::OffsetDateTime;
 use tokio::sync::watch;
 
+use self::unrevoked_clients::revoked;
+pub use self::unrevoked_clients::{authorities, client_verifier};
 use crate::certificate_files::{CertificateError, CertificateFiles, read_certificates, read_key, read_revocations};
 use crate::file_stamps::FileStamps;
 use crate::identity::Identity;
 use crate::revocations::Revocations;
-use crate::unrevoked_clients::{authorities, client_verifier, revoked};
 use crate::x509::CertificateFacts;
 
 /// How often a server looks whether the files have changed: a revoked certificate's connections end so soon.

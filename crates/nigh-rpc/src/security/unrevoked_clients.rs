@@ -10,9 +10,9 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme};
 
+use super::PeerCertificate;
 use crate::certificate_files::{CertificateError, read_certificates};
 use crate::revocations::Revocations;
-use crate::security::PeerCertificate;
 
 /// Accepts the certificates that `signed` accepts and that are not revoked. A client without one is refused.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ struct UnrevokedClients {
 }
 
 /// The error of a handshake with a revoked certificate.
-pub(crate) const fn revoked() -> Error {
+pub(super) const fn revoked() -> Error {
     Error::InvalidCertificate(rustls::CertificateError::Revoked)
 }
 
