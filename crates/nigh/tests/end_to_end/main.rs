@@ -25,6 +25,7 @@ mod learning;
 mod load;
 mod object_features;
 mod openwhisk;
+mod page_views;
 mod platform;
 #[path = "../support/programs.rs"]
 mod programs;
