@@ -36,7 +36,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ),
     ("Data", &["objects", "journal"]),
     ("Cluster", &["cluster", "node", "controller", "certificates"]),
-    ("Look inside", &["explain", "activations", "metrics", "learn", "llc"]),
+    ("Look inside", &["top", "explain", "activations", "metrics", "learn", "llc"]),
     ("Laboratory", &["load", "bench", "check", "experiment", "profile"]),
 ];
 /// The commands of the first page.
