@@ -38,18 +38,17 @@ const FLOORS: [(&str, u8); 28] = [
     ("nigh-check", 4),
     ("nigh-lambda", 4),
     ("nigh-openwhisk", 4),
+    ("nigh-page", 4),
     ("nigh-s3", 4),
     ("nigh-node", 5),
-    ("nigh-page", 5),
     ("nigh-lab", 6),
     ("nigh", 7),
 ];
 
 /// The arrows between crates of one floor.
-const SIBLINGS: [(&str, &str); 18] = [
+const SIBLINGS: [(&str, &str); 17] = [
     ("nigh-data", "nigh-engine"),
     ("nigh-functions", "nigh-engine"),
-    ("nigh-node", "nigh-page"),
     ("nigh-objects", "nigh-data"),
     ("nigh-objects", "nigh-engine"),
     ("nigh-objects", "nigh-protocol"),
