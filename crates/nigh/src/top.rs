@@ -100,7 +100,7 @@ fn recorded(file: &Path) -> Result<VecDeque<Look>, CliError> {
         .map_err(|source| CliError::Local { what: format!("reading {}", file.display()), source })?;
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let read = lines.map(|(at, line)| {
-        serde_json::from_str(line).map_err(|error| {
+        serde_json::from_str::<Look>(line).map_err(|error| {
             let (file, line) = (file.display(), at + 1);
             CliError::Usage(format!("{file}:{line} is no look that `nigh --json top` has printed: {error}"))
         })
