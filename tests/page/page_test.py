@@ -69,10 +69,11 @@ class Node:
         self.process: subprocess.Popen[bytes] | None = None
         self.endpoints: dict[str, str] = {}
 
-    def start(self, *settings: str) -> None:
-        """Starts it, and waits until its doors are open."""
-        listen = [f"--set={door}.listen=127.0.0.1:0" for door in ("s3", "lambda", "admin")]
-        words = [NIGH, "up", "--state", self.state, "--python", sys.executable, *listen, *settings]
+    def start(self, admin: str = "127.0.0.1:0") -> None:
+        """Starts it with its page at `admin`, and waits until its doors are open."""
+        doors = {"s3": "127.0.0.1:0", "lambda": "127.0.0.1:0", "admin": admin}
+        listen = [f"--set={door}.listen={address}" for door, address in doors.items()]
+        words = [NIGH, "up", "--state", self.state, "--python", sys.executable, *listen]
         self.process = subprocess.Popen(words, stdout=self.log, stderr=self.log)
         until = time.monotonic() + START_S
         endpoints = Path(self.state) / "endpoints.json"
@@ -248,7 +249,7 @@ class PageTest(unittest.TestCase):
             self.assertEqual(browser.stdout.readline().strip(), "open")
             self.node.stop()
             self.assertEqual(browser.stdout.readline().strip(), "cut")
-            self.node.start(f"--set=admin.listen={address}")
+            self.node.start(address)
             self.assertEqual(browser.stdout.readline().strip(), "back")
         finally:
             browser.kill()

@@ -3,7 +3,7 @@
 //! `session` decides; here its actions are carried out, each on a task of its own, and what comes of them are the next
 //! events. A node is started if none runs. Without a terminal there are lines only; `--once` is for scripts.
 
-mod keys;
+pub(crate) mod keys;
 mod own_node;
 mod screen;
 mod session;

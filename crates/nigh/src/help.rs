@@ -37,7 +37,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("Data", &["objects", "journal"]),
     ("Tenants", &["namespaces", "keys"]),
     ("Cluster", &["cluster", "node", "controller", "certificates"]),
-    ("Look inside", &["page", "explain", "activations", "metrics", "learn", "llc"]),
+    ("Look inside", &["page", "top", "explain", "activations", "metrics", "learn", "llc"]),
     ("Laboratory", &["load", "bench", "check", "experiment", "profile"]),
 ];
 /// The commands of the first page.

@@ -51,6 +51,7 @@ mod sam;
 mod schedules;
 mod status;
 mod suggestion;
+mod top;
 mod up;
 mod workflow;
 
@@ -149,6 +150,8 @@ enum Command {
     Explain(explain::ExplainArgs),
     /// Show the running node, and what is wrong with it
     Status(status::StatusArgs),
+    /// Show the running node's memory hierarchy and functions, again each second
+    Top(top::TopArgs),
     /// Print the running node's metrics, as Prometheus text or JSON
     Metrics,
     /// Print or open a link to the running node's page, which signs in a browser
@@ -316,6 +319,7 @@ async fn run(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Logs(args) => logs::run(args, &globals).await?,
         Command::Explain(args) => explain::run(args, &globals).await?,
         Command::Status(args) => status::run(&args, &globals).await?,
+        Command::Top(args) => Box::pin(top::run(&args, &globals)).await?,
         Command::Metrics => metrics::run(&globals).await?,
         Command::Page(args) => page::run(&args, &globals).await?,
         Command::Objects(command) => objects::run(command, &globals).await?,

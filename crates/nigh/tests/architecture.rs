@@ -39,18 +39,17 @@ const FLOORS: [(&str, u8); 29] = [
     ("nigh-check", 4),
     ("nigh-lambda", 4),
     ("nigh-openwhisk", 4),
+    ("nigh-page", 4),
     ("nigh-s3", 4),
     ("nigh-node", 5),
-    ("nigh-page", 5),
     ("nigh-lab", 6),
     ("nigh", 7),
 ];
 
 /// The arrows between crates of one floor.
-const SIBLINGS: [(&str, &str); 19] = [
+const SIBLINGS: [(&str, &str); 18] = [
     ("nigh-data", "nigh-engine"),
     ("nigh-functions", "nigh-engine"),
-    ("nigh-node", "nigh-page"),
     ("nigh-objects", "nigh-data"),
     ("nigh-objects", "nigh-engine"),
     ("nigh-objects", "nigh-protocol"),

@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::refusal::Refusal;
 use super::{AdminSource, json};
 
-/// The most bytes of an input, and what the envelope of a request may add.
+/// The most bytes of an input.
 pub(super) const INPUT_BYTES_MAX: usize = REQUEST_BYTES_MAX;
 
 /// What a function answered, and how long it took.

@@ -67,8 +67,8 @@ export function Live<T>({ view, params = {}, children }: { view: string; params?
         <>
             {old && (
                 <p class="cut" role="status">
-                    <strong>Cut off</strong> for <Since from={cutSince.value ?? Date.now()} />: what is below is old.{" "}
-                    {trouble.value} <button type="button" onClick={again}>Try now</button>
+                    <strong>Cut off</strong> for <Since from={cutSince.value ?? Date.now()} />: what is below is old
+                    {trouble.value ? ` (${trouble.value})` : ""}. <button type="button" onClick={again}>Try now</button>
                 </p>
             )}
             {!old && trouble.value && <p class="cut" role="status"><strong>Old figures.</strong> {trouble.value}</p>}

@@ -17,7 +17,7 @@ const WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// The terminal of standard input, which gives single keys. Dropped, it is as it was.
-pub(super) struct KeyTerminal {
+pub(crate) struct KeyTerminal {
     before: Termios,
     reader: Arc<Reader>,
 }
@@ -36,7 +36,7 @@ impl KeyTerminal {
     ///
     /// # Errors
     /// If the system refuses.
-    pub(super) fn open(press: impl Fn(char) -> bool + Send + 'static) -> io::Result<Self> {
+    pub(crate) fn open(press: impl Fn(char) -> bool + Send + 'static) -> io::Result<Self> {
         let before = tcgetattr(stdin())?;
         single_keys(&before)?;
         let terminal = Self { before, reader: Arc::default() };

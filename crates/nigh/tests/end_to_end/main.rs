@@ -32,6 +32,7 @@ mod metrics;
 mod namespaces;
 mod object_features;
 mod openwhisk;
+mod page_views;
 mod platform;
 #[path = "../support/programs.rs"]
 mod programs;
