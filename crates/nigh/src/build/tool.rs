@@ -67,7 +67,7 @@ impl ToolRun {
             .kill_on_drop(true)
             .spawn()
             .map_err(failed)?;
-        let (mut answer, mut said) = (Vec::new(), VecDeque::new());
+        let (mut answer, mut said) = (Vec::new(), LastLines::default());
         if let (Some(out), Some(err)) = (child.stdout.take(), child.stderr.take()) {
             let (mut out, mut err) = (BufReader::new(out).split(b'\n'), BufReader::new(err).split(b'\n'));
             let (mut is_out_open, mut is_err_open) = (true, true);
@@ -85,8 +85,7 @@ impl ToolRun {
                             answer.push(line);
                         } else if !line.is_empty() {
                             progress.tool(&line);
-                            said.push_back(line.chars().take(LINE_MAX).collect::<String>());
-                            said.drain(..said.len().saturating_sub(SAID_MAX));
+                            said.push(line.chars().take(LINE_MAX).collect(), is_out);
                         }
                     }
                 }
@@ -96,10 +95,36 @@ impl ToolRun {
         if status.success() {
             return Ok(answer);
         }
-        let said = Vec::from(said);
+        let said = said.into_lines();
         let tool = self.program.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let hint = hint(&said, self.otherwise);
         Err(BuildError::Failed { what: self.failure, tool, status, said, hint })
+    }
+}
+
+/// The last lines of standard error and of standard output, with their numbers: a flood of one leaves half of the room to the
+/// other.
+#[derive(Default)]
+struct LastLines {
+    lines: [VecDeque<(usize, String)>; 2],
+    number: usize,
+}
+
+impl LastLines {
+    fn push(&mut self, line: String, is_out: bool) {
+        self.number = self.number.saturating_add(1);
+        self.lines[usize::from(is_out)].push_back((self.number, line));
+        let [err, out] = &mut self.lines;
+        if err.len().saturating_add(out.len()) > SAID_MAX {
+            if err.len() > out.len() { err } else { out }.pop_front();
+        }
+    }
+
+    /// The lines in the order in which they were said.
+    fn into_lines(self) -> Vec<String> {
+        let mut lines: Vec<_> = self.lines.into_iter().flatten().collect();
+        lines.sort_unstable();
+        lines.into_iter().map(|(_, line)| line).collect()
     }
 }
 
@@ -189,6 +214,17 @@ mod tests {
         let absent = ToolRun::new(Path::new("/nowhere/tool"), Path::new("/"), ["x"]);
         let error = absent.run(&mut Heard::default()).await.unwrap_err().to_string();
         assert!(error.starts_with("starting /nowhere/tool: No such file"), "{error}");
+    }
+
+    #[test]
+    fn a_flood_on_one_stream_leaves_the_last_lines_of_the_other() {
+        let mut said = LastLines::default();
+        let line = |n: usize| format!("line {n}");
+        (0..SAID_MAX).for_each(|n| said.push(line(n), false));
+        (SAID_MAX..4 * SAID_MAX).for_each(|n| said.push(line(n), true));
+        let half = SAID_MAX / 2;
+        let kept: Vec<String> = (half..SAID_MAX).chain(4 * SAID_MAX - half..4 * SAID_MAX).map(line).collect();
+        assert_eq!(said.into_lines(), kept);
     }
 
     #[test]
