@@ -109,9 +109,7 @@ impl LambdaDoor {
         from: IpAddr,
     ) -> (RequestKind<'head>, LambdaResponse) {
         let body = match self.by_url(head, body, from).await {
-            Ok(answer) => {
-                return (RequestKind::Url, answer);
-            }
+            Ok(answer) => return (RequestKind::Url, answer),
             Err(body) => body,
         };
         let asked_states = states::operation_of(&head.headers);
