@@ -205,7 +205,8 @@ impl PresentMember {
     }
 }
 
-#[cfg(all(test, feature = "cluster"))]
+#[cfg(test)]
+#[cfg(feature = "cluster")]
 mod tests {
     use super::*;
 

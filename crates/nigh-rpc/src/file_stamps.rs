@@ -4,9 +4,12 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::SystemTime;
 
-/// Device, inode, size and time of some files; none for a file that is not there.
+/// Device, inode, size and time of a file.
+type Stamp = (u64, u64, u64, Option<SystemTime>);
+
+/// The stamps of some files; none for a file that is not there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileStamps(Vec<Option<(u64, u64, u64, Option<SystemTime>)>>);
+pub struct FileStamps(Vec<Option<Stamp>>);
 
 impl FileStamps {
     /// Those of `files` now.

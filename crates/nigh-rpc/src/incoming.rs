@@ -27,6 +27,7 @@ pub struct IncomingBody<'a> {
     timer: Option<Pin<Box<Sleep>>>,
 }
 
+#[expect(clippy::large_enum_variant, reason = "a box would be one allocation more a call")]
 enum BodySource<'a> {
     /// There is no body.
     Nothing,
