@@ -137,7 +137,7 @@ fn level(facts: &CertificateFacts, now: i64) -> Level {
     let (until, days) = (facts.until.date(), (facts.until.unix_timestamp() - now).div_euclid(DAY_SECONDS));
     let (on, detail) = match days {
         ..0 => (false, format!("the {whose} has ended on {until}: clients refuse the doors; renew it")),
-        ..RENEW_DAYS => (true, format!("{whose}, until {until} only: renew it")),
+        0..RENEW_DAYS => (true, format!("{whose}, until {until} only: renew it")),
         _ => (true, format!("{whose}, until {until}")),
     };
     Level { name: LEVEL.to_owned(), on, detail }

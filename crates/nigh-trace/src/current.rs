@@ -101,6 +101,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::async_yields_async, reason = "the future is polled outside of the scope in which it was made")]
     fn a_task_of_its_own_follows_its_maker_on_any_thread() {
         let outer = context();
         let made = done(scope(Some(outer), async { follow(async { current() }) }));
