@@ -19,6 +19,7 @@ use rustls::version::TLS13;
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme};
 use time::OffsetDateTime;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use self::unrevoked_clients::revoked;
 pub use self::unrevoked_clients::{authorities, client_verifier};
@@ -28,7 +29,7 @@ use crate::identity::Identity;
 use crate::revocations::Revocations;
 use crate::x509::CertificateFacts;
 
-/// How often a server looks whether the files have changed: a revoked certificate's connections end so soon.
+/// How often a process looks whether the files have changed: a revoked certificate's connections end so soon.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// How connections are secured.
@@ -44,6 +45,7 @@ pub enum Security {
 pub struct Credentials {
     files: CertificateFiles,
     loaded: Mutex<LoadedFiles>,
+    looked: Mutex<Instant>,
     revoked: watch::Sender<Revocations>,
 }
 
@@ -83,7 +85,10 @@ impl Security {
     /// True if the certificate of a connection has been revoked.
     pub(crate) fn is_revoked(&self, certificate: Option<&PeerCertificate>) -> bool {
         match (self, certificate) {
-            (Self::Tls(credentials), Some(certificate)) => certificate.is_in(&credentials.revoked.borrow()),
+            (Self::Tls(credentials), Some(certificate)) => {
+                credentials.look_now_and_then();
+                certificate.is_in(&credentials.revoked.borrow())
+            }
             _ => false,
         }
     }
@@ -120,7 +125,8 @@ impl Credentials {
         let stamps = stamps(&files);
         let ready = load(&files)?;
         let revoked = watch::Sender::new(ready.revoked.clone());
-        Ok(Self { files, loaded: Mutex::new(LoadedFiles { stamps, ready }), revoked })
+        let (loaded, looked) = (Mutex::new(LoadedFiles { stamps, ready }), Mutex::new(Instant::now()));
+        Ok(Self { files, loaded, looked, revoked })
     }
 
     /// The identity in the certificate.
@@ -175,6 +181,16 @@ impl Credentials {
             tracing::warn!("the new certificates cannot be used; the old ones stay in use: {error}");
         }
         self.loaded.lock().ready.clone()
+    }
+
+    /// Reads changed files again, if the last look was long ago.
+    fn look_now_and_then(&self) {
+        let mut looked = self.looked.lock();
+        if looked.elapsed() >= LOOK_EVERY {
+            *looked = Instant::now();
+            drop(looked);
+            drop(self.current());
+        }
     }
 
     /// Ends the connections of certificates that are newly revoked.

@@ -39,7 +39,7 @@ pub struct Flag {
 }
 
 /// The layers above the defaults.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Layers {
     /// The file named by `--config`; none: the usual one.
     pub file: Option<PathBuf>,
@@ -47,6 +47,13 @@ pub struct Layers {
     pub environment: Vec<(String, String)>,
     /// The flags, the strongest last.
     pub flags: Vec<Flag>,
+}
+
+/// Without the environment, in which secrets may be.
+impl std::fmt::Debug for Layers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Layers").field("file", &self.file).field("flags", &self.flags).finish_non_exhaustive()
+    }
 }
 
 /// Settings that passed all checks.
