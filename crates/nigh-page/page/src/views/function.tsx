@@ -230,7 +230,7 @@ function Logs({ ns, name }: { ns: string; name: string }) {
                 {value?.map((entry) => (
                     <article key={entry.id}>
                         <h3><a href={href("invocation", [entry.id])}>{clock(entry.start)}</a> {entry.outcome}, {span(entry.duration_us)}</h3>
-                        <pre>{entry.log.trimEnd()}</pre>
+                        <pre tabIndex={0}>{entry.log.trimEnd()}</pre>
                     </article>
                 ))}
             </div>
