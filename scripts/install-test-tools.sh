@@ -81,7 +81,7 @@ promlint() {
 }
 
 # promtool: Prometheus' tester of alert rules, alone out of Debian's package. Needs no root, and installs no server.
-promtool() {
+install_promtool() {
     if command -v promtool >/dev/null 2>&1 || [ -x "$deps/promtool" ]; then return; fi
     folder=$(mktemp -d) || return
     (cd "$folder" && { apt-get download -qq prometheus || { apt-get update -qq && apt-get download -qq prometheus; }; }) \
@@ -105,7 +105,7 @@ modules "$deps/openwhisk" openwhisk &
 openwhisk=$!
 promlint &
 promlint=$!
-promtool &
+install_promtool &
 promtool=$!
 venv "$deps/test" "$root/tests/requirements.txt"
 required=$?
