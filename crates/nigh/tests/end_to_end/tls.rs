@@ -18,6 +18,7 @@ use crate::platform::{Node, command, python, wait_for};
 const BOTO3: &str = r#"
 import json, sys, urllib.request, ssl, os
 import boto3
+from botocore.config import Config
 s3, functions = boto3.client("s3"), boto3.client("lambda")
 assert s3.meta.endpoint_url.startswith("https://"), s3.meta.endpoint_url
 s3.create_bucket(Bucket="data")
@@ -25,7 +26,9 @@ body = os.urandom(9 << 20)
 s3.put_object(Bucket="data", Key="large", Body=body)
 assert s3.get_object(Bucket="data", Key="large")["Body"].read() == body
 s3.put_object(Bucket="data", Key="in", Body=b"abc")
-url = s3.generate_presigned_url("get_object", Params={"Bucket": "data", "Key": "in"})
+# Without this boto3 makes URLs of an older signature.
+signer = boto3.client("s3", config=Config(signature_version="s3v4"))
+url = signer.generate_presigned_url("get_object", Params={"Bucket": "data", "Key": "in"})
 trusted = ssl.create_default_context(cafile=os.environ["AWS_CA_BUNDLE"])
 assert urllib.request.urlopen(url, context=trusted).read() == b"abc"
 answer = functions.invoke(FunctionName="f", Payload=json.dumps({"read": "in"}))

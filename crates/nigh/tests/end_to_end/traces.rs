@@ -159,10 +159,11 @@ fn an_execution_has_its_states_under_it_and_child_invocations_their_caller_above
          roleArn='arn:aws:iam::000000000000:role/any')['stateMachineArn']\n\
          run = workflows.start_execution(stateMachineArn=machine, name='one', input='{{}}')['executionArn']\n\
          while workflows.describe_execution(executionArn=run)['status'] == 'RUNNING': time.sleep(0.05)\n\
-         print(workflows.describe_execution(executionArn=run)['status'])"
+         ended = workflows.describe_execution(executionArn=run)\n\
+         print(ended['status'], ended.get('cause', ''))"
     );
     let parent = caller(1);
-    assert_eq!(traced(&node, &python, &parent, &start), "SUCCEEDED");
+    assert_eq!(traced(&node, &python, &parent, &start).trim(), "SUCCEEDED");
     let names = ["Lambda.StartExecution", "execution", "First", "Between", "Second", "work", "parent", "Lambda.Invoke"];
     let tree = collector.tree(&parent, &names);
     assert_eq!(tree.above("Between"), ["execution", "Lambda.StartExecution", "caller"]);
