@@ -7,6 +7,8 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, Args, Command};
+use nigh_node::cluster::ClusterTable;
+use nigh_node::tenancy::{ListedKey, ListedNamespace};
 use nigh_node::{Activation, EventListing};
 use nigh_terms::BucketName;
 use serde_json::Value;
@@ -46,6 +48,10 @@ enum Named {
     Invocation,
     Event,
     Setting,
+    Key,
+    Namespace,
+    /// A node of the cluster.
+    Member,
 }
 
 /// Prints the names, one a line. That there is no node, or that it is slow, is no failure.
@@ -119,6 +125,9 @@ fn named(path: &[&str], argument: &str) -> Option<Named> {
         (["explain"], "id") | (["logs"], "id") | (["activations"], "before") => Named::Invocation,
         (["events", _], "id") => Named::Event,
         (["config", "show"], "prefix") => Named::Setting,
+        (["keys", _], "key") => Named::Key,
+        (["namespaces", "show" | "quota" | "rm"], "name") => Named::Namespace,
+        (["cluster", _], "node") => Named::Member,
         _ => return None,
     })
 }
@@ -148,6 +157,19 @@ async fn names(named: Named, begun: &str, globals: &Globals) -> Result<Vec<Strin
             let path = format!("/events?namespace={namespace}&all=true&limit={IDS}");
             let found: EventListing = globals.admin()?.get(&path).await?;
             found.events.iter().map(|one| one.id.to_string()).collect()
+        }
+        Named::Key => {
+            let keys: Vec<ListedKey> = globals.admin()?.get("/keys").await?;
+            keys.into_iter().map(|key| key.name.unwrap_or_else(|| key.id.to_string())).collect()
+        }
+        Named::Namespace => {
+            let namespaces: Vec<ListedNamespace> = globals.admin()?.get("/namespaces").await?;
+            namespaces.into_iter().map(|one| one.name.to_string()).collect()
+        }
+        Named::Member => {
+            let table: ClusterTable = globals.admin()?.get("/cluster").await?;
+            let away = table.absent.into_iter().map(|absent| absent.node);
+            table.members.into_iter().map(|member| member.node).chain(away).collect()
         }
         Named::Setting => globals.configuration(Vec::new())?.shown.into_iter().map(|one| one.key).collect(),
     })
@@ -203,6 +225,10 @@ mod tests {
             ("objects cp nigh://p", Named::Place, "nigh://p"),
             ("objects cp a.png nigh://p", Named::Place, "nigh://p"),
             ("config show func", Named::Setting, "func"),
+            ("keys rotate ba", Named::Key, "ba"),
+            ("keys rm --yes ", Named::Key, ""),
+            ("namespaces quota te", Named::Namespace, "te"),
+            ("cluster drain node-", Named::Member, "node-"),
         ] {
             assert_eq!(wants(line), Some((named, begun.to_owned())), "{line:?}");
         }

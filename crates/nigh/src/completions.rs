@@ -59,8 +59,8 @@ Examples:
   nigh completions zsh > ~/.zfunc/_nigh                               a folder of fpath
   nigh completions fish > ~/.config/fish/completions/nigh.fish
 
-In bash, zsh and fish the names of functions, buckets, objects, invocations, events and settings are completed, too, as
-the running node knows them.")]
+In bash, zsh and fish the names of functions, buckets, objects, invocations, events, keys, namespaces, nodes and settings
+are completed, too, as the running node knows them.")]
 pub(crate) struct CompletionsArgs {
     /// The shell
     shell: Shell,

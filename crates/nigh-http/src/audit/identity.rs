@@ -17,6 +17,8 @@ pub enum Caller {
     Claimed(String),
     /// A user of this machine, by the uid of a process at a Unix socket.
     LocalUser(u32),
+    /// Somebody who signed in by a link that this caller made.
+    Link(Box<Caller>),
     /// Somebody without a key.
     Anonymous,
 }
@@ -56,12 +58,20 @@ impl Caller {
             }
             Self::Claimed(key) => json!({ "type": "Unknown", "accessKeyId": key }),
             Self::LocalUser(uid) => json!({ "type": "LocalUser", "principalId": format!("uid:{uid}") }),
+            Self::Link(maker) => {
+                let maker = maker.identity();
+                let principal = format!("link:{}", maker["principalId"].as_str().unwrap_or_default());
+                json!({ "type": "SignInLink", "principalId": principal, "sessionContext": { "sessionIssuer": maker } })
+            }
             Self::Anonymous => json!({ "type": "AWSAccount", "principalId": "", "accountId": "ANONYMOUS_PRINCIPAL" }),
         }
     }
 
     /// What CloudTrail has no field for: the namespace, and the invocation that a sandbox ran.
     pub(super) fn describe(&self, more: &mut Map<String, Value>) {
+        if let Self::Link(maker) = self {
+            return maker.describe(more);
+        }
         let Self::Key { principal: Some(who), .. } = self else { return };
         more.insert("namespace".to_owned(), who.namespace.as_str().into());
         if let Some(invocation) = &who.invocation {

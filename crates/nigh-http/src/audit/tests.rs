@@ -116,6 +116,20 @@ fn a_key_that_was_only_named_is_no_identity() {
 }
 
 #[test]
+fn a_session_of_a_link_names_who_made_the_link() {
+    let made_by = |maker| Caller::Link(Box::new(maker));
+    let of_user = made_by(Caller::LocalUser(1000)).identity();
+    assert_eq!((&of_user["type"], &of_user["principalId"]), (&"SignInLink".into(), &"link:uid:1000".into()));
+    assert_eq!(of_user["sessionContext"]["sessionIssuer"], Caller::LocalUser(1000).identity());
+    let who = Principal::outside(Namespace::new("tenant").unwrap());
+    let of_key = made_by(Caller::Key { access_key: AccessKeyId::new("NIGHX"), principal: Some(who) });
+    assert_eq!(of_key.identity()["sessionContext"]["sessionIssuer"]["accessKeyId"], "NIGHX");
+    let mut more = Map::new();
+    of_key.describe(&mut more);
+    assert_eq!(more["namespace"], "tenant");
+}
+
+#[test]
 fn of_a_document_only_the_names_that_were_asked_for_are_taken() {
     let document = br#"{"FunctionName": "f", "Environment": {"Variables": {"TOKEN": "hush"}}, "Timeout": 3}"#;
     assert_eq!(picked(document, &["FunctionName", "Timeout", "Role"]), fields(&[("functionName", Some("f"))]));

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use axum::extract::connect_info::Connected;
 use axum::extract::{ConnectInfo, MatchedPath, Request, State};
-use axum::http::{Method, StatusCode};
+use axum::http::{Extensions, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::Response;
 use axum::serve::IncomingStream;
@@ -15,6 +15,7 @@ use nigh_http::audit::{AuditClient, AuditEvent, Caller, EventCategory, EventSour
 use nigh_terms::AccessKeyId;
 use serde_json::Map;
 
+use super::door::LinkMaker;
 use super::{AdminSource, OwnUserOnly, door};
 
 /// The path in metrics and events of a request that matches no route.
@@ -23,6 +24,13 @@ const NO_ROUTE: &str = "none";
 /// The user at the other end of the admin socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PeerUser(Option<u32>);
+
+impl PeerUser {
+    /// The user's uid; none if the system did not tell it.
+    pub(super) const fn user(self) -> Option<u32> {
+        self.0
+    }
+}
 
 impl Connected<IncomingStream<'_, OwnUserOnly>> for PeerUser {
     fn connect_info(stream: IncomingStream<'_, OwnUserOnly>) -> Self {
@@ -57,19 +65,33 @@ impl Audited {
     }
 }
 
-/// Answers a request, then counts it and records its event. The caller is the access key that the door has checked; else the
-/// user at the socket.
+/// The owner of `key`, whose secret the door has checked.
+fn owner<N: AdminSource>(node: &N, key: &AccessKeyId) -> Caller {
+    Caller::Key { access_key: key.clone(), principal: node.tenancy().keys.principal(key).ok() }
+}
+
+/// Who asks: the owner of the access key that the door has checked, whoever made the link of the session, or the user at the
+/// socket.
+fn caller<N: AdminSource>(node: &N, extensions: &Extensions) -> Caller {
+    let asker = extensions.get::<door::Caller>();
+    if let Some(key) = asker.and_then(door::Caller::access_key) {
+        return owner(node, key);
+    }
+    let of_user = |uid: Option<u32>| uid.map_or(Caller::Anonymous, Caller::LocalUser);
+    match asker.and_then(door::Caller::link_maker) {
+        Some(LinkMaker::Key(key, _)) => Caller::Link(Box::new(owner(node, key))),
+        Some(LinkMaker::LocalUser(uid)) => Caller::Link(Box::new(of_user(*uid))),
+        None => of_user(extensions.get::<ConnectInfo<PeerUser>>().and_then(|ConnectInfo(peer)| peer.user())),
+    }
+}
+
+/// Answers a request, then counts it and records its event.
 pub(super) async fn answered<N: AdminSource>(State(node): State<Arc<N>>, request: Request, next: Next) -> Response {
     let began = Instant::now();
     let extensions = request.extensions();
     let matched = extensions.get::<MatchedPath>().map_or_else(|| NO_ROUTE.to_owned(), |path| path.as_str().to_owned());
     let audited = (!reads(request.method()) && node.audit().wants(EventCategory::Management)).then(|| {
-        let signer = extensions.get::<door::Caller>().and_then(door::Caller::access_key);
-        let local = || extensions.get::<ConnectInfo<PeerUser>>().and_then(|ConnectInfo(peer)| peer.0);
-        let caller = match signer {
-            Some(key) => Caller::Key { access_key: key.clone(), principal: node.tenancy().keys.principal(key).ok() },
-            None => local().map_or(Caller::Anonymous, Caller::LocalUser),
-        };
+        let caller = caller(&*node, extensions);
         let address = extensions.get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(address)| address.ip());
         let client = AuditClient::of(request.headers(), None, address);
         let name = format!("{} {matched}", request.method());

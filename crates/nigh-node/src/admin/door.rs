@@ -27,11 +27,12 @@ use nigh_http::listener::DoorListener;
 use nigh_terms::{AccessKeyId, AdminRole, SecretKey};
 use parking_lot::Mutex;
 
+pub(super) use self::sessions::LinkMaker;
 pub(crate) use self::sessions::SignIns;
 
 use self::attempts::Attempts;
 use self::origin::Site;
-use self::sessions::Holder;
+use self::sessions::{Holder, Link};
 use super::{AdminSource, answered};
 
 /// Connections at a time, where files are plenty; while none is idle, further ones wait. A page has a stream and a few
@@ -55,8 +56,8 @@ enum Way {
     Socket,
     /// A key by HTTP Basic.
     Key(AccessKeyId, SecretKey),
-    /// A session, the key that opened it, and how long it lasts.
-    Session { token: String, key: Option<AccessKeyId>, left: Duration },
+    /// A session, for whom it is, and how long it lasts.
+    Session { token: String, holder: Holder, left: Duration },
 }
 
 impl Caller {
@@ -69,8 +70,25 @@ impl Caller {
     pub(crate) const fn access_key(&self) -> Option<&AccessKeyId> {
         match &self.way {
             Way::Key(key, _) => Some(key),
-            Way::Session { key, .. } => key.as_ref(),
-            Way::Socket => None,
+            Way::Session { holder: Holder::Key(key, _), .. } => Some(key),
+            Way::Session { holder: Holder::Link(_), .. } | Way::Socket => None,
+        }
+    }
+
+    /// Who made the link that began their session; none if no link did.
+    pub(super) const fn link_maker(&self) -> Option<&LinkMaker> {
+        match &self.way {
+            Way::Session { holder: Holder::Link(Link { maker, .. }), .. } => Some(maker),
+            Way::Session { holder: Holder::Key(..), .. } | Way::Key(..) | Way::Socket => None,
+        }
+    }
+
+    /// Who makes a link that they ask for. `local` is the user at the Unix socket.
+    fn maker(&self, local: Option<u32>) -> LinkMaker {
+        match &self.way {
+            Way::Socket => LinkMaker::LocalUser(local),
+            Way::Key(key, secret) => LinkMaker::Key(key.clone(), secret.clone()),
+            Way::Session { holder, .. } => holder.maker(),
         }
     }
 }
@@ -246,12 +264,9 @@ impl AdminDoor {
     ) -> Option<Caller> {
         let token = self.cookie.token(headers).filter(|_| origin::cookie_counts(method, site))?;
         let (holder, left) = node.sign_ins().find(token, now)?;
-        let (role, key) = match holder {
-            Holder::Link(role) => (role, None),
-            // The key may have ended, or have another role now.
-            Holder::Key(key, secret) => (node.admin_role(key.as_str(), &secret)?, Some(key)),
-        };
-        Some(Caller { role, way: Way::Session { token: token.to_owned(), key, left } })
+        // Its key may have ended, or have another role now.
+        let role = holder.role(|key, secret| node.admin_role(key.as_str(), secret))?;
+        Some(Caller { role, way: Way::Session { token: token.to_owned(), holder, left } })
     }
 }
 

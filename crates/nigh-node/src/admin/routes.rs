@@ -107,7 +107,9 @@ fn of_invocations<N: AdminSource>() -> Vec<Route<N>> {
         Route::get("/events", "Dead letters; with `all` also events that wait or run.", events::events::<N>)
             .query::<EventParams>()
             .json::<EventListing>(),
-        Route::get("/events/{namespace}/{id}", "An event with its input.", events::event::<N>).json::<ShownEvent>(),
+        Route::get("/events/{namespace}/{id}", "An event with its input.", events::event::<N>)
+            .json::<ShownEvent>()
+            .needs(AdminRole::Operate),
         Route::post(
             "/events/{namespace}/{id}/retry",
             "Retries a dead letter from the beginning.",
@@ -134,13 +136,15 @@ fn of_invocations<N: AdminSource>() -> Vec<Route<N>> {
             "The archive of a function's code, as it was uploaded.",
             functions::code::<N>,
         )
-        .bytes("application/zip"),
+        .bytes("application/zip")
+        .needs(AdminRole::Operate),
         Route::get(
             "/layers/{namespace}/{layer}/{version}/code",
             "The archive of a layer's version.",
             functions::layer_code::<N>,
         )
-        .bytes("application/zip"),
+        .bytes("application/zip")
+        .needs(AdminRole::Operate),
     ]
 }
 
@@ -185,7 +189,9 @@ fn of_objects<N: AdminSource>() -> Vec<Route<N>> {
             .body::<UnpushedName>(),
         Route::get("/objects/{namespace}/{bucket}", "An object's bytes, or its first.", contents::get::<N>)
             .query::<ContentParams>()
-            .bytes("application/octet-stream"),
+            .bytes("application/octet-stream")
+            // Tenants' data are no status.
+            .needs(AdminRole::Operate),
         Route::put("/objects/{namespace}/{bucket}", "Stores the body as an object.", contents::put::<N>)
             .query::<ContentParams>()
             .bytes_body()

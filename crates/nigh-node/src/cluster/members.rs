@@ -11,7 +11,7 @@ use futures::future::join_all;
 use nigh_data::ObjectId;
 use nigh_engine::PresentMember;
 use nigh_objects::{ObjectMemory, Whereabouts};
-use nigh_rpc::{Body, Method, Peers, Refusal, RefusalKind, Reply};
+use nigh_rpc::{Body, CallError, Method, Peers, Refusal, RefusalKind, Reply};
 use nigh_terms::{BucketName, ByteSize, Namespace, ObjectKey, Version};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
@@ -152,10 +152,20 @@ pub(super) fn answer(source: Option<&Weak<dyn MemberSource>>, head: &[u8]) -> Re
     Ok(Reply { head: Bytes::new(), body: Body::from(Bytes::from(body)) })
 }
 
+/// Why a member did not answer. One whose program is older does not have the method.
+fn silence(error: &CallError) -> String {
+    match error.refusal() {
+        Some(Refusal { kind: RefusalKind::UnknownMethod, .. }) => {
+            "its program is older and does not tell this; upgrade it".to_owned()
+        }
+        _ => error.to_string(),
+    }
+}
+
 async fn ask(peers: &Peers, member: &PresentMember, head: &[u8]) -> Result<MemberAnswer, String> {
     let by = Instant::now() + ANSWER_WITHIN;
     let answer = peers.call(&peer_address(member), &MEMBERS, head, Bytes::new(), by).await;
-    let answer = answer.map_err(|error| error.to_string())?;
+    let answer = answer.map_err(|error| silence(&error))?;
     let body = answer.body.collect(ANSWER_BYTES_MAX).await.map_err(|error| error.to_string())?;
     serde_json::from_slice(&body).map_err(|error| error.to_string())
 }
@@ -211,6 +221,13 @@ fn summary_in(answer: MemberAnswer) -> Result<MemberSummary, String> {
 mod tests {
     use std::sync::Arc;
 
+    use async_trait::async_trait;
+    use nigh_engine::Presence;
+    use nigh_rpc::{Call, ClientSettings, Handler, Hello, Identity, Role, Security, ServerSettings, serve};
+    use nigh_terms::{Incarnation, NodeId, NodeNumber};
+    use tokio::net::TcpListener;
+    use tokio_util::sync::CancellationToken;
+
     use super::*;
 
     struct One;
@@ -245,6 +262,45 @@ mod tests {
         };
         assert_eq!(seen.len(), KEYS_MAX);
         assert!(answer(None, b"{}").is_err());
+    }
+
+    /// A member that has the method, or is of an older program and has no method at all.
+    struct Door(Option<Arc<dyn MemberSource>>);
+
+    #[async_trait]
+    impl Handler for Door {
+        fn method(&self, number: u16) -> Option<&'static Method> {
+            (self.0.is_some() && number == MEMBERS.number).then_some(&MEMBERS)
+        }
+
+        async fn call(&self, call: Call<'_>) -> Result<Reply, Refusal> {
+            answer(self.0.as_ref().map(Arc::downgrade).as_ref(), &call.head)
+        }
+    }
+
+    fn hello(name: &str) -> Hello {
+        Hello { identity: Identity::new("trial", Role::Node, name).unwrap(), incarnation: 1 }
+    }
+
+    #[tokio::test]
+    async fn a_member_of_an_older_program_is_said_to_be_older_and_costs_only_its_own_part() {
+        let (peers, ending) =
+            (Peers::new(hello("a"), Security::Plain, ClientSettings::default()), CancellationToken::new());
+        let head = serde_json::to_vec(&MemberQuestion::Summary {}).unwrap();
+        let doors = [Door(Some(Arc::new(One))), Door(None)];
+        let mut answers = Vec::new();
+        for (number, door) in doors.into_iter().enumerate() {
+            let (name, settings) = (format!("b{number}"), ServerSettings::default());
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let presence = Presence::new(NodeNumber(2), &listener.local_addr().unwrap().to_string(), []);
+            let member = PresentMember { node: NodeId(name.clone()), incarnation: Incarnation(1), presence };
+            let until = ending.clone();
+            tokio::spawn(serve(listener, hello(&name), Security::Plain, settings, Arc::new(door), until));
+            answers.push(ask(&peers, &member, &head).await);
+        }
+        assert!(matches!(&answers[0], Ok(MemberAnswer::Summary(summary)) if summary.copies == 3));
+        assert_eq!(answers[1], Err("its program is older and does not tell this; upgrade it".to_owned()));
+        ending.cancel();
     }
 
     #[test]

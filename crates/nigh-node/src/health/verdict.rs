@@ -137,6 +137,8 @@ pub(super) fn findings(facts: &NodeFacts, probe: Probe) -> Vec<Finding> {
     if probe == Probe::Live {
         return vec![threads];
     }
+    // A node that the cluster has expelled drains because of that.
+    let draining_status = if facts.is_expelled { EXPELLED } else { "draining" };
     let (starting, draining) = match &facts.phase {
         Phase::Starting(step) => (Some(step.clone()), None),
         Phase::Running => (None, None),
@@ -152,13 +154,13 @@ pub(super) fn findings(facts: &NodeFacts, probe: Probe) -> Vec<Finding> {
     let mut found = vec![
         threads,
         Finding::new("start", starting, "starting", Fails::WORK),
-        Finding::new("drain", draining, "draining", Fails::WORK),
+        Finding::new("drain", draining, draining_status, Fails::WORK),
         Finding::new("journal", journal, status, fails),
         Finding::new("store", facts.store.clone(), DEGRADED, Fails::NOTHING),
     ];
     if let Some((homeless, shards)) = facts.homeless {
         let why = (homeless > 0).then(|| format!("{homeless} of {shards} shards have no living home"));
-        found.push(Finding::new("membership", expelled, "expelled", Fails::WORK));
+        found.push(Finding::new("membership", expelled, EXPELLED, Fails::WORK));
         found.push(Finding::new("servers", facts.servers.clone(), "cut_off", Fails::WORK));
         found.push(Finding::new("cordon", facts.cordoned.clone(), "cordoned", Fails::NEW_WORK));
         found.push(Finding::new("shards", why, DEGRADED, Fails::NOTHING));
@@ -167,6 +169,7 @@ pub(super) fn findings(facts: &NodeFacts, probe: Probe) -> Vec<Finding> {
 }
 
 const DEGRADED: &str = "degraded";
+const EXPELLED: &str = "expelled";
 const OK: &str = "ok";
 
 /// One check of an answer.
@@ -249,6 +252,8 @@ mod tests {
         assert_eq!(said(&draining), ["ok", "!draining", "!draining", "!draining"]);
         let expelled = NodeFacts { is_expelled: true, ..running() };
         assert_eq!(said(&expelled), ["ok", "!expelled", "!expelled", "!expelled"]);
+        let leaving = NodeFacts { is_expelled: true, ..draining };
+        assert_eq!(said(&leaving), ["ok", "!expelled", "!expelled", "!expelled"], "that is why it drains");
         let cut_off = NodeFacts { servers: why(), ..running() };
         assert_eq!(said(&cut_off), ["ok", "!cut_off", "!cut_off", "!cut_off"]);
         let cordoned = NodeFacts { cordoned: why(), ..running() };

@@ -201,10 +201,33 @@ fn a_key_does_what_its_role_permits_and_its_sessions_end_with_it() {
     let cookie = cookie(&viewer.with_key("POST", "/v1/session", &[]));
     let status = || viewer.ask("GET", "/v1/status", &[("cookie", cookie.as_str())]).status;
     assert_eq!(status(), 200);
-    node.ok(["keys", "disable", viewer.key.as_str()]);
-    assert_eq!(status(), 401);
-    node.ok(["keys", "enable", viewer.key.as_str()]);
-    assert_eq!(status(), 200);
+    // What tenants have stored is more than status.
+    for data in [
+        "/v1/objects/default/data?key=k",
+        "/v1/functions/default/f/code",
+        "/v1/layers/default/l/1/code",
+        "/v1/events/default/00000000-0000-7000-8000-000000000000",
+    ] {
+        assert_eq!(viewer.with_key("GET", data, &[]).status, 403, "{data}");
+    }
+    // A link of the key permits no more than the key, and its session ends with the key.
+    assert_eq!(viewer.with_key("POST", "/v1/sign-in-links?role=operate", &[]).status, 403);
+    let operator = Door::with_role(&node, "operate");
+    let made: Value =
+        serde_json::from_str(&operator.with_key("POST", "/v1/sign-in-links?role=view", &[]).body).unwrap();
+    let path = made["url"].as_str().unwrap().strip_prefix(&format!("http://{}", operator.authority)).unwrap();
+    let linked = self::cookie(&operator.ask("GET", path, &[]));
+    let of_link = || operator.ask("GET", "/v1/status", &[("cookie", linked.as_str())]).status;
+    assert_eq!(of_link(), 200);
+
+    for key in [&viewer.key, &operator.key] {
+        node.ok(["keys", "disable", key.as_str()]);
+    }
+    assert_eq!((status(), of_link()), (401, 401));
+    for key in [&viewer.key, &operator.key] {
+        node.ok(["keys", "enable", key.as_str()]);
+    }
+    assert_eq!((status(), of_link()), (200, 200));
     assert!(node.nigh(["status"]).status.success());
 }
 

@@ -132,6 +132,44 @@ fn data_events_name_the_object_the_invocation_and_the_error() {
 }
 
 #[test]
+fn whoever_signed_in_by_a_link_is_named_by_who_made_the_link() {
+    let (node, file, folder) = audited(Path::new("/bin/false"), &[]);
+    let curl = |arguments: &[&str]| {
+        let asked = Command::new("curl").args(["--silent", "--show-error", "--fail"]).args(arguments).output().unwrap();
+        assert!(asked.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&asked.stderr));
+        String::from_utf8(asked.stdout).unwrap()
+    };
+    let own = ["--header", "sec-fetch-site: same-origin"];
+    let link = node.ok(["page"]);
+    let door = link.split("/sign-in").next().unwrap().to_owned();
+    let jar = folder.path().join("cookies");
+    let reloads = |link: &str| {
+        curl(&["--cookie-jar", jar.to_str().unwrap(), link]);
+        let url = format!("{door}/v1/reload");
+        curl(&[&["--cookie", jar.to_str().unwrap(), "--request", "POST"][..], &own, &[url.as_str()]].concat());
+    };
+    reloads(link.trim());
+    let made = node.json(["keys", "create", "--name", "operator", "--role", "operate"]);
+    let (key, secret) = (made["key"]["id"].as_str().unwrap(), made["secret"].as_str().unwrap());
+    let (user, links) = (format!("{key}:{secret}"), format!("{door}/v1/sign-in-links"));
+    let link: Value = serde_json::from_str(&curl(&["--user", &user, "--request", "POST", &links])).unwrap();
+    reloads(link["url"].as_str().unwrap());
+    node.ok(["objects", "mb", "nigh://last"]);
+
+    let events = events(&file, "CreateBucket");
+    let of_links = events.iter().filter(|event| event["requestParameters"]["path"] == "/v1/reload");
+    let issuers: Vec<&Value> = of_links
+        .map(|event| {
+            assert_eq!(event["userIdentity"]["type"], "SignInLink", "{event:#}");
+            &event["userIdentity"]["sessionContext"]["sessionIssuer"]
+        })
+        .collect();
+    assert_eq!(issuers.len(), 2, "{events:#?}");
+    assert_eq!(issuers[0]["principalId"], format!("uid:{}", rustix::process::geteuid().as_raw()));
+    assert_eq!(issuers[1]["accessKeyId"], key);
+}
+
+#[test]
 fn no_output_of_a_node_has_a_secret() {
     let Some(python) = python("no_output_of_a_node_has_a_secret") else { return };
     let (mut node, file, _folder) = audited(&python, &["--set", "audit.data=true", "--set", "log.level=debug"]);

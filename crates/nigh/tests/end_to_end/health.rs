@@ -1,6 +1,8 @@
 //! What probes are told of a node in each state, and what it does meanwhile: start, drain, a full disk, a store or NATS servers
 //! that are away, another reading of its settings.
 
+mod expelled;
+
 use std::ffi::OsString;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};

@@ -1,7 +1,7 @@
 //! Who is signed in: sessions of browsers, and links that sign in one browser once. In memory: a restart signs out.
 //!
-//! A session of a key holds the key and asks for its role at each request, so that it ends when the key does. The table
-//! has hashes, so that no lookup tells by its time how much of a token was right.
+//! A session of a key, or of a link that a key made, holds the key and asks for its role at each request, so that it ends
+//! when the key does. The table has hashes, so that no lookup tells by its time how much of a token was right.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -19,13 +19,52 @@ const LINKS_MAX: usize = 100;
 /// Sessions at a time; then the one that ends first is over.
 const SESSIONS_MAX: usize = 1000;
 
+/// Who made a link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::admin) enum LinkMaker {
+    /// A user of this machine, by uid; none if the system did not tell it.
+    LocalUser(Option<u32>),
+    /// The owner of this key.
+    Key(AccessKeyId, SecretKey),
+}
+
+/// A link, or whoever had one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::admin) struct Link {
+    /// What it permits at most.
+    pub(in crate::admin) role: AdminRole,
+    pub(in crate::admin) maker: LinkMaker,
+}
+
 /// For whom a session is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::admin) enum Holder {
-    /// Whoever had a link.
-    Link(AdminRole),
+    /// Whoever had this link.
+    Link(Link),
     /// Whoever gave this key.
     Key(AccessKeyId, SecretKey),
+}
+
+impl Holder {
+    /// What the holder may do now, if `role_of` says what a key may do. None if the key has ended, or has no role.
+    pub(super) fn role(
+        &self,
+        role_of: impl FnOnce(&AccessKeyId, &SecretKey) -> Option<AdminRole>,
+    ) -> Option<AdminRole> {
+        match self {
+            Self::Key(key, secret) => role_of(key, secret),
+            Self::Link(Link { role, maker: LinkMaker::LocalUser(_) }) => Some(*role),
+            Self::Link(Link { role, maker: LinkMaker::Key(key, secret) }) => Some(role_of(key, secret)?.min(*role)),
+        }
+    }
+
+    /// Who makes a link that this holder asks for.
+    pub(super) fn maker(&self) -> LinkMaker {
+        match self {
+            Self::Key(key, secret) => LinkMaker::Key(key.clone(), secret.clone()),
+            Self::Link(Link { maker, .. }) => maker.clone(),
+        }
+    }
 }
 
 /// The SHA-256 of a token.
@@ -83,7 +122,7 @@ impl<T: Clone> Ending<T> {
 /// The sessions and links of a node.
 #[derive(Debug)]
 pub(crate) struct SignIns {
-    links: Mutex<Ending<AdminRole>>,
+    links: Mutex<Ending<Link>>,
     sessions: Mutex<Ending<Holder>>,
 }
 
@@ -97,15 +136,15 @@ impl Default for SignIns {
 }
 
 impl SignIns {
-    /// The token of a link that signs in with `role`.
-    pub(in crate::admin) fn make_link(&self, role: AdminRole, now: Instant) -> String {
-        self.links.lock().add(role, now)
+    /// The token of a new link.
+    pub(in crate::admin) fn make_link(&self, link: Link, now: Instant) -> String {
+        self.links.lock().add(link, now)
     }
 
     /// The token of the session that a link opens; none if the link was used or is over.
     pub(in crate::admin) fn use_link(&self, link: &str, now: Instant) -> Option<String> {
-        let role = self.links.lock().take(link, now)?;
-        Some(self.open(Holder::Link(role), now))
+        let link = self.links.lock().take(link, now)?;
+        Some(self.open(Holder::Link(link), now))
     }
 
     /// The token of a new session.
@@ -128,15 +167,20 @@ impl SignIns {
 mod tests {
     use super::*;
 
+    fn link(role: AdminRole) -> Link {
+        Link { role, maker: LinkMaker::LocalUser(Some(1000)) }
+    }
+
     #[test]
     fn a_link_signs_in_once_within_a_minute() {
         let (all, now) = (SignIns::default(), Instant::now());
-        let link = all.make_link(AdminRole::View, now);
+        let viewer = link(AdminRole::View);
+        let link = all.make_link(viewer.clone(), now);
         assert_eq!(all.use_link("another", now), None);
         let session = all.use_link(&link, now + Duration::from_secs(59)).unwrap();
-        assert_eq!(all.find(&session, now).unwrap().0, Holder::Link(AdminRole::View));
+        assert_eq!(all.find(&session, now).unwrap().0, Holder::Link(viewer.clone()));
         assert_eq!(all.use_link(&link, now), None, "used");
-        let late = all.make_link(AdminRole::Operate, now);
+        let late = all.make_link(viewer, now);
         assert_eq!(all.use_link(&late, now + LINK_VALID), None, "over");
         assert_eq!(all.find(&link, now), None, "a link is no session");
     }
@@ -155,14 +199,27 @@ mod tests {
     #[test]
     fn sessions_are_bounded_and_the_oldest_makes_room() {
         let (all, now) = (SignIns::default(), Instant::now());
-        let first = all.open(Holder::Link(AdminRole::View), now);
+        let holder = Holder::Link(link(AdminRole::View));
+        let first = all.open(holder.clone(), now);
         let later = now + Duration::from_secs(1);
-        let next = all.open(Holder::Link(AdminRole::View), later);
+        let next = all.open(holder.clone(), later);
         for _ in 0..SESSIONS_MAX - 1 {
-            all.open(Holder::Link(AdminRole::View), later + Duration::from_secs(1));
+            all.open(holder.clone(), later + Duration::from_secs(1));
         }
         assert_eq!(all.find(&first, later), None);
         assert!(all.find(&next, later).is_some());
         assert_eq!(all.sessions.lock().entries.len(), SESSIONS_MAX);
+    }
+
+    #[test]
+    fn a_link_permits_what_its_maker_still_may_and_no_more_than_it_says() {
+        let (key, secret) = (AccessKeyId::random(), SecretKey::random());
+        let of_key = Holder::Link(Link { role: AdminRole::View, maker: LinkMaker::Key(key.clone(), secret.clone()) });
+        let of_user = Holder::Link(link(AdminRole::Operate));
+        assert_eq!(of_key.role(|_, _| Some(AdminRole::Operate)), Some(AdminRole::View));
+        assert_eq!(of_key.role(|_, _| None), None, "the key has ended");
+        assert_eq!(of_user.role(|_, _| None), Some(AdminRole::Operate));
+        assert_eq!(Holder::Key(key.clone(), secret.clone()).maker(), LinkMaker::Key(key, secret));
+        assert_eq!(of_user.maker(), LinkMaker::LocalUser(Some(1000)), "a link of its session has the same maker");
     }
 }

@@ -7,15 +7,16 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::extract::{Extension, Query, State};
+use axum::extract::{ConnectInfo, Extension, Query, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use nigh_terms::AdminRole;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::sessions::{Holder, LINK_VALID, SESSION_VALID};
+use super::sessions::{Holder, LINK_VALID, Link, SESSION_VALID};
 use super::{Caller, Way};
+use crate::admin::answered::PeerUser;
 use crate::admin::refusal::Refusal;
 use crate::admin::{AdminSource, json, no_content};
 
@@ -127,13 +128,16 @@ pub struct SignInLink {
 
 pub(in crate::admin) async fn link<N: AdminSource>(
     State(node): State<Arc<N>>,
+    peer: Option<Extension<ConnectInfo<PeerUser>>>,
     Query(LinkParams { role }): Query<LinkParams>,
     Extension(caller): Extension<Caller>,
 ) -> Result<Response, Refusal> {
     let Some(door) = node.status().endpoints.admin else {
         return Err(Refusal::not_found("this node serves no page".to_owned()));
     };
-    let token = node.sign_ins().make_link(role.unwrap_or(caller.role).min(caller.role), Instant::now());
+    let maker = caller.maker(peer.and_then(|Extension(ConnectInfo(peer))| peer.user()));
+    let link = Link { role: role.unwrap_or(caller.role).min(caller.role), maker };
+    let token = node.sign_ins().make_link(link, Instant::now());
     json(&SignInLink { url: format!("{door}{SIGN_IN}?token={token}"), expires_in_s: LINK_VALID.as_secs() })
 }
 
