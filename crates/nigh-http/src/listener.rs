@@ -17,11 +17,10 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::places::Places;
+use crate::places::{Place, Places};
 use crate::pulse::{AnsweringGuard, Order, Patience, Pulse};
 use crate::send_guard::SendGuard;
 use crate::tls::DoorStream;
@@ -89,7 +88,7 @@ impl From<TcpListener> for DoorListener {
 }
 
 /// Accepts connections with `next` and gives each to `start` with a place of `places`. `start` must not block; the
-/// place is free again when the permit is dropped.
+/// place is free again when it is dropped.
 ///
 /// While no place is free, a connection that no request needs is closed for the next one (`Places`); if there is none, one
 /// accepted connection waits here and the others wait in the kernel's backlog. Never returns.
@@ -97,7 +96,7 @@ pub async fn accept<S, N>(
     door: &str,
     places: &Places,
     next: impl Fn() -> N + Send,
-    mut start: impl FnMut(S, OwnedSemaphorePermit) + Send,
+    mut start: impl FnMut(S, Place) + Send,
 ) where
     N: Future<Output = io::Result<S>> + Send,
 {
@@ -126,7 +125,7 @@ pub async fn serve<A, F, B>(
     B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,
 {
     let listener: DoorListener = listener.into();
-    let (places, tracker) = (Places::new(connections_max), TaskTracker::new());
+    let (places, tracker) = (Places::of_door(connections_max, &label(door)), TaskTracker::new());
     let watch = places.watch(PATIENCE);
     let accepting = accept(
         door,
@@ -152,6 +151,11 @@ pub async fn serve<A, F, B>(
         () = tracker.wait() => {}
         never = watch.keep() => match never {},
     }
+}
+
+/// A door in metrics: `lambda` for `Lambda door`.
+fn label(door: &str) -> String {
+    door.split(' ').next().unwrap_or(door).to_ascii_lowercase()
 }
 
 async fn connection<F, B>(

@@ -6,6 +6,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use metrics::Gauge;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -18,10 +19,27 @@ const END_TIME: Duration = Duration::from_millis(20);
 /// The wait before another search for a connection that is idle.
 const SEARCH_PAUSE: Duration = Duration::from_millis(100);
 
+/// A connection's place, which is free again when this is dropped.
+pub struct Place {
+    _permit: OwnedSemaphorePermit,
+    /// The open connections of the door, this one included; none if the door counts them itself.
+    open: Option<Gauge>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(open) = &self.open {
+            open.decrement(1.0);
+        }
+    }
+}
+
 /// The places.
 #[derive(Debug)]
 pub struct Places {
     free: Arc<Semaphore>,
+    /// The door whose open connections are counted.
+    door: Option<String>,
     /// The connections, by listener.
     watches: Mutex<Vec<Weak<Watch>>>,
 }
@@ -30,7 +48,13 @@ impl Places {
     /// So many places.
     #[must_use]
     pub fn new(connections_max: usize) -> Self {
-        Self { free: Arc::new(Semaphore::new(connections_max)), watches: Mutex::default() }
+        Self { free: Arc::new(Semaphore::new(connections_max)), door: None, watches: Mutex::default() }
+    }
+
+    /// The same, at a door whose open connections a metric shows: `s3`.
+    #[must_use]
+    pub fn of_door(connections_max: usize, door: &str) -> Self {
+        Self { door: Some(door.to_owned()), ..Self::new(connections_max) }
     }
 
     /// A watch over the connections of a further listener.
@@ -43,7 +67,16 @@ impl Places {
     }
 
     /// Waits for a place; while none is free, ends connections that no request needs.
-    pub(crate) async fn take(&self) -> OwnedSemaphorePermit {
+    pub(crate) async fn take(&self) -> Place {
+        let permit = self.free_one().await;
+        let open = self.door.clone().map(|door| metrics::gauge!("nigh_door_connections", "door" => door));
+        if let Some(open) = &open {
+            open.increment(1.0);
+        }
+        Place { _permit: permit, open }
+    }
+
+    async fn free_one(&self) -> OwnedSemaphorePermit {
         loop {
             if let Ok(place) = Arc::clone(&self.free).try_acquire_owned() {
                 return place;

@@ -16,7 +16,7 @@ use nigh_data::Digest;
 use nigh_engine::AccessKeys;
 use nigh_http::audit::Audit;
 use nigh_http::farewell::Farewell;
-use nigh_http::places::Places;
+use nigh_http::places::{Place, Places};
 use nigh_http::shares::Shares;
 use nigh_objects::ObjectMemory;
 use nigh_terms::AccessKeyId;
@@ -25,7 +25,6 @@ use s3s::service::{S3Service, S3ServiceBuilder};
 use s3s::validation::NameValidation;
 use s3s::{Body, HttpRequest, S3Error, S3ErrorCode};
 use tokio::runtime::Handle;
-use tokio::sync::OwnedSemaphorePermit;
 
 use crate::audit::{Answered, AuditedRequest, error_code};
 use crate::auth::{Secrets, Signers, check_service};
@@ -44,6 +43,8 @@ use crate::transactions::{self, TransactionRequest};
 use crate::upload_body::UploadBody;
 use crate::{checksum_headers, payload, query, signed_date, xml_body};
 
+/// This door in metrics.
+const DOOR: &str = "s3";
 static REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
 static CONTENT_SHA256: HeaderName = HeaderName::from_static("x-amz-content-sha256");
 
@@ -74,7 +75,7 @@ impl S3Door {
         let shares = Some(Arc::new(Shares::new(limits.connections)));
         let service = service(&handlers, Secrets::new(keys.clone(), None), shares, limits);
         let telemetry = Arc::new(Telemetry::new());
-        let places = Arc::new(Places::new(limits.connections));
+        let places = Arc::new(Places::of_door(limits.connections, DOOR));
         let lanes = Arc::new(Lanes::open()?);
         let (audit, farewell) = (Audit::off(), Farewell::default());
         Ok(Self { handlers, keys, telemetry, audit, service, limits, places, lanes, farewell })
@@ -92,7 +93,7 @@ impl S3Door {
         // All places are the one key's, and it keeps them from nobody.
         let limits = DoorLimits { first_head_timeout: self.limits.head_timeout, ..self.limits };
         let service = service(&self.handlers, Secrets::new(self.keys.clone(), Some(key)), None, limits);
-        let places = Arc::new(Places::new(limits.sandbox_connections));
+        let places = Arc::new(Places::of_door(limits.sandbox_connections, DOOR));
         // A sandbox has no other node to go to.
         Self { service, limits, places, farewell: Farewell::default(), ..self.clone() }
     }
@@ -135,7 +136,7 @@ impl S3Door {
     pub(crate) async fn answer(
         &self,
         request: http::Request<Incoming>,
-        place: Arc<OwnedSemaphorePermit>,
+        place: Arc<Place>,
         from: Option<IpAddr>,
     ) -> Response<Body> {
         let began = Instant::now();

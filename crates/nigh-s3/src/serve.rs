@@ -18,6 +18,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use nigh_http::listener::{DoorListener, FIRST_HEAD_TIME_MAX};
+use nigh_http::places::Place;
 use nigh_http::pulse::{AnsweringGuard, Order, Patience, Pulse};
 use nigh_http::send_guard::SendGuard;
 use nigh_http::shares::Share;
@@ -28,7 +29,6 @@ use s3s::{Body, StdError};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixListener, UnixStream};
 use tokio::runtime::Handle;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -203,7 +203,7 @@ impl S3Door {
     }
 
     /// Serves one connection, on its lane.
-    async fn connection<L: Listener>(self, accepted: L::RawStream, permit: OwnedSemaphorePermit, pulse: Arc<Pulse>) {
+    async fn connection<L: Listener>(self, accepted: L::RawStream, permit: Place, pulse: Arc<Pulse>) {
         let from = L::client(&accepted);
         let stream = match pulse.before_requests(pin!(L::adopt(accepted))).await {
             Some(Ok(stream)) => stream,

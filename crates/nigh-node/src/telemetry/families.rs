@@ -189,6 +189,10 @@ const DOORS: &[Family] = &[
     ("nigh_openwhisk_request_duration_seconds", "Time from an OpenWhisk request's head to its answer, by resource"),
     ("nigh_admin_requests_total", "Admin requests answered, by path and status"),
     ("nigh_admin_request_duration_seconds", "Time from an admin request's head to its answer's, by path"),
+    (
+        "nigh_door_connections",
+        "Open connections, by door: s3 (those of sandboxes, too), lambda, admin, outside, health",
+    ),
     ("nigh_quota_refusals_total", "Requests refused because their namespace used all of a quota, by quota"),
     ("nigh_outside_requests_total", "Requests of a store answered, by kind (push, invalidate, s3-events) and status"),
     ("nigh_outside_request_duration_seconds", "Time from such a request's head to its answer, by kind"),

@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use nigh_http::places::Places;
+use nigh_http::places::{Place, Places};
 use nigh_terms::{AccessKeyId, ByteSize};
 use rustix::io::Errno;
 use tokio::io::unix::AsyncFd;
@@ -206,7 +206,7 @@ impl ListenerState {
     }
 
     /// Serves one connection, on the lane it was given to.
-    async fn connection(self, socket: OwnedFd, _place: OwnedSemaphorePermit) {
+    async fn connection(self, socket: OwnedFd, _place: Place) {
         let socket = match Socket::adopt(socket) {
             Ok(socket) => Arc::new(socket),
             Err(error) => return tracing::warn!(%error, "a connection to the fast path could not be taken up"),

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::platform::{Node, python};
@@ -94,6 +95,17 @@ fn who_manages_a_node_is_in_its_audit_trail_and_data_events_are_not_unless_they_
     assert_eq!(policy["userIdentity"]["type"], "LocalUser");
     assert_eq!(policy["userIdentity"]["principalId"], format!("uid:{}", rustix::process::geteuid().as_raw()));
     assert!(events.iter().all(|event| event["managementEvent"] == true), "{events:#?}");
+
+    // As logrotate does it.
+    let rotated = file.with_extension("1");
+    fs::rename(&file, &rotated).unwrap();
+    let id = Pid::from_raw(node.process_id().cast_signed()).unwrap();
+    kill_process(id, Signal::USR1).unwrap();
+    crate::platform::wait_for("the new file", || file.exists());
+    list_actions(&node, node.ok(["openwhisk", "auth"]).trim());
+    assert_eq!(self::events(&file, "ListActions").len(), 1);
+    let before = fs::read_to_string(&rotated).unwrap();
+    assert_eq!(before.lines().filter(|line| line.contains("\"ListActions\"")).count(), 1);
 }
 
 #[test]
@@ -181,6 +193,17 @@ fn no_output_of_a_node_has_a_secret() {
     assert!(!node.nigh(["invoke", "f", &json!({ "fail": true }).to_string()]).status.success());
     // As HTTP's Basic authentication carries it.
     let basic = STANDARD.encode(format!("{key}:{secret}"));
+    // What is shown once: by the answer that makes it.
+    let made = node.json(["keys", "create", "--name", "job", "--role", "operate"]);
+    let rotated = node.json(["keys", "rotate", "job"]);
+    let of_team = node.json(["namespaces", "create", "team-a"]);
+    let [made, rotated, of_team] = [made, rotated, of_team].map(|one| one["secret"].as_str().unwrap().to_owned());
+    let link = node.json(["page"])["url"].as_str().unwrap().to_owned();
+    let token = link.split_once("token=").unwrap().1.to_owned();
+    let followed = Command::new("curl").args(["--silent", "--include", &link]).output().unwrap();
+    let followed = String::from_utf8(followed.stdout).unwrap();
+    let cookie = followed.lines().find(|line| line.to_ascii_lowercase().starts_with("set-cookie:")).unwrap();
+    let session = cookie.split(['=', ';']).nth(1).unwrap().to_owned();
     let mut outputs: Vec<(String, String)> = [
         &["status", "--verbose"][..],
         &["--json", "status"],
@@ -194,6 +217,12 @@ fn no_output_of_a_node_has_a_secret() {
         &["--json", "events", "list"],
         &["--json", "objects", "ls", "nigh://data"],
         &["--json", "llc", "status"],
+        &["keys", "ls"],
+        &["--json", "keys", "ls"],
+        &["--json", "keys", "show", "job"],
+        &["--json", "namespaces", "ls"],
+        &["top", "--once"],
+        &["reload"],
         &["doctor"],
     ]
     .into_iter()
@@ -203,6 +232,14 @@ fn no_output_of_a_node_has_a_secret() {
         (command.join(" "), said)
     })
     .collect();
+    let socket = node.state.join("admin.sock");
+    for path in ["status", "config", "keys", "namespaces", "events?namespace=default&all=true", "views/hierarchy"] {
+        let url = format!("http://n/v1/{path}");
+        let words = ["--silent", "--fail", "--unix-socket", socket.to_str().unwrap(), &url];
+        let asked = Command::new("curl").args(words).output().unwrap();
+        assert!(asked.status.success(), "{url}: {asked:?}");
+        outputs.push((url, String::from_utf8(asked.stdout).unwrap()));
+    }
     node.terminate();
     assert_eq!(node.exit_code(), Some(0));
     for written in [file, node.state.with_extension("log")] {
@@ -211,8 +248,16 @@ fn no_output_of_a_node_has_a_secret() {
         outputs.push((written.display().to_string(), text));
     }
     for (output, text) in &outputs {
-        for (what, known) in [("the client's secret", &secret), ("a sandbox's secret", &of_sandbox), ("Basic", &basic)]
-        {
+        for (what, known) in [
+            ("the client's secret", &secret),
+            ("a sandbox's secret", &of_sandbox),
+            ("Basic", &basic),
+            ("a created key's secret", &made),
+            ("a rotated key's secret", &rotated),
+            ("a namespace's secret", &of_team),
+            ("a link's token", &token),
+            ("a session's token", &session),
+        ] {
             assert!(known.len() >= 40, "{what} is not known: {known:?}");
             assert!(!text.contains(known.as_str()), "{output} has {what}");
         }

@@ -3,6 +3,7 @@
 use std::process::{Child, Stdio};
 
 use nigh_node::local_cluster::Process;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::cluster_workflows::Nodes;
@@ -24,6 +25,13 @@ fn refused(nodes: &Nodes, node: usize, arguments: &[&str]) -> String {
     let output = command(&nodes.states[node]).args(arguments).output().unwrap();
     assert!(!output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stdout));
     String::from_utf8(output.stderr).unwrap()
+}
+
+/// True when a process has a handler of SIGINT, so that the signal does not just end it.
+fn handles_interrupts(process: &Child) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", process.id())).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 0b10 != 0)
 }
 
 fn event(sleep: f64) -> String {
@@ -123,6 +131,15 @@ fn a_drain_ends_when_the_node_has_no_home_and_no_invocation_and_fails_none() {
     assert!(late.contains("the deadline has passed, and the drain goes on"), "{late}");
     let reason = refused(&nodes, 0, &["cluster", "drain", "node-1"]);
     assert!(reason.contains("node-1 is the last node"), "{reason}");
+    // Whoever waits may leave.
+    let mut waiting = command(&nodes.states[0]);
+    let waiting = waiting.args(["cluster", "drain", "node-2"]).stderr(Stdio::piped()).spawn().unwrap();
+    wait_for("it to handle signals", || handles_interrupts(&waiting));
+    kill_process(Pid::from_child(&waiting), Signal::INT).unwrap();
+    let left = waiting.wait_with_output().unwrap();
+    let words = String::from_utf8(left.stderr).unwrap();
+    assert!(left.status.code() == Some(130) && words.contains("the drain of node-2 goes on"), "{words}");
+    assert_ne!(member(&nodes, 0, "node-2")["state"], "available");
     let drain = command(&nodes.states[0]).args(["cluster", "drain", "node-2"]).stderr(Stdio::piped()).output().unwrap();
     let progress = String::from_utf8(drain.stderr).unwrap();
     assert!(drain.status.success() && progress.contains("node-2: "), "{progress}");

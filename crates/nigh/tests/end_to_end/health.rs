@@ -99,7 +99,10 @@ fn a_node_is_live_from_the_first_moment_and_ready_when_it_has_started() {
     let watcher = std::thread::spawn(move || {
         let mut before = Vec::new();
         while !until.load(Ordering::Relaxed) {
-            if let (Some(live), Some(ready)) = (ask(&watched, "GET", LIVE), ask(&watched, "GET", READY)) {
+            if let (Some(live), Some(ready), Some(scrape)) =
+                (ask(&watched, "GET", LIVE), ask(&watched, "GET", READY), ask(&watched, "GET", "/metrics"))
+            {
+                assert!([200, 503].contains(&scrape.status), "{}", scrape.body);
                 assert_eq!(live.told(), (200, "ok".to_owned()));
                 if ready.status == 200 {
                     return before;
@@ -177,6 +180,7 @@ fn a_node_that_drains_is_not_ready_at_once_and_keeps_its_doors_open_for_the_dela
     node.terminate();
     wait_for("the node to drain", || get(&address, READY).status == 503);
     assert_eq!(probes(&address), told([(200, "ok"), (503, "draining"), (503, "draining"), (503, "draining")]));
+    assert!(get(&address, "/metrics").body.contains("nigh_invocations_running 1\n"), "a scrape is answered");
     assert!(on_kept_connection().contains("connection: close"), "its client is asked to leave");
     // A supervisor that repeats itself.
     node.terminate();
@@ -281,6 +285,14 @@ fn nodes_that_are_cut_off_from_their_servers_are_live_and_take_no_work() {
     std::fs::write(&file, "known").unwrap();
     nodes.ok(0, &["objects", "cp", file.to_str().unwrap(), "nigh://marks/known"]);
     assert_eq!(nodes.ok(0, &["objects", "cp", "nigh://marks/known", "-"]), "known");
+
+    nodes.ok(0, &["cluster", "cordon", "node-2"]);
+    wait_for("the cordon", || get(&addresses[1], READY).status == 503);
+    let out_of_work = told([(200, "ok"), (503, "cordoned"), (200, "degraded"), (200, "degraded")]);
+    assert_eq!(probes(&addresses[1]), out_of_work, "its doors hand on what they get");
+    assert_eq!(probes(&addresses[0]), told([(200, "ok"); 4]));
+    nodes.ok(0, &["cluster", "uncordon", "node-2"]);
+    wait_for("the node to be back in work", || are_well(&addresses));
 
     for server in nodes.cluster.servers().servers() {
         server.stop().unwrap();

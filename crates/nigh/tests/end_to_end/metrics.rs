@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write as _;
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -164,6 +165,22 @@ fn each_door_counts_its_requests_their_errors_and_their_time() {
     one("nigh_build_info", &[("version", env!("CARGO_PKG_VERSION"))]);
     one("process_start_time_seconds", &[]);
     one("process_max_fds", &[]);
+}
+
+#[test]
+fn connections_are_counted_at_their_door_while_they_are_open() {
+    let node = Node::start(Path::new("/bin/false"));
+    let open = |door: &str| -> f64 {
+        values(&node.json(["metrics"]), "nigh_door_connections", &[("door", door)]).iter().sum()
+    };
+    for door in ["s3", "lambda", "admin", "health"] {
+        let address = node.endpoints()[door].as_str().unwrap().trim_start_matches("http://").to_owned();
+        let before = open(door);
+        let connections = [(); 3].map(|()| TcpStream::connect(&address).unwrap());
+        wait_for("the connections to be counted", || open(door) >= before + 3.0);
+        drop(connections);
+        wait_for("the connections to be gone", || open(door) <= before);
+    }
 }
 
 #[test]
