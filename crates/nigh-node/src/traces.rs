@@ -71,6 +71,15 @@ impl Traces {
         Ok(traces)
     }
 
+    /// Checks settings; nothing changes.
+    ///
+    /// # Errors
+    /// If a setting is wrong, or TLS cannot be set up.
+    pub(crate) fn check(&self, settings: &TraceSettings) -> Result<(), String> {
+        let collector = settings.collector().map_err(|error| error.to_string())?;
+        collector.map_or(Ok(()), |collector| Target::new(&collector, &self.node).map(drop))
+    }
+
     /// Takes over changed settings; true if any had changed.
     ///
     /// # Errors

@@ -201,7 +201,7 @@ impl Reload for TracePart {
     }
 
     fn check(&self, new: &Settings) -> Result<Apply, String> {
-        new.traces.collector().map_err(|error| error.to_string())?;
+        self.0.check(&new.traces)?;
         let (traces, settings) = (Arc::clone(&self.0), new.traces.clone());
         Ok(Box::new(move || {
             if let Err(why) = traces.reload(&settings) {

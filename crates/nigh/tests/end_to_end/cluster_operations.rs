@@ -123,7 +123,7 @@ fn a_drain_ends_when_the_node_has_no_home_and_no_invocation_and_fails_none() {
         return;
     };
     // More than one node has sandboxes for, so that both run some.
-    let runs: Vec<Child> = (0..8).map(|at| nodes.begin(at % 2, &["invoke", "again", &event(6.0)])).collect();
+    let runs: Vec<Child> = (0..8).map(|at| nodes.begin(at % 2, &["invoke", "again", &event(12.0)])).collect();
     let busy = || member(&nodes, 0, "node-2")["invocations"].as_u64().unwrap_or(0);
     wait_for("node-2 to run something", || busy() > 0);
 
