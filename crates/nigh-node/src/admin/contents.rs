@@ -22,7 +22,7 @@ use super::{AdminSource, json};
 #[serde(deny_unknown_fields)]
 pub(super) struct ContentParams {
     /// The object's key.
-    key: ObjectKey,
+    pub(super) key: ObjectKey,
     /// Only the first so many bytes.
     bytes: Option<u64>,
 }

@@ -6,12 +6,15 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::{Path, Query, State};
 use axum::response::Response;
+use nigh_http::audit::fields;
+use nigh_terms::AccessKeyId;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::answered::Made;
 use super::refusal::Refusal;
 use super::{AdminSource, json, no_content};
-use crate::tenancy::NewKey;
+use crate::tenancy::{CreatedKey, NewKey};
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -29,7 +32,20 @@ pub(super) async fn create<N: AdminSource>(
     State(node): State<Arc<N>>,
     Json(new): Json<NewKey>,
 ) -> Result<Response, Refusal> {
-    json(&node.tenancy().create_key(new).await?)
+    created(&node.tenancy().create_key(new).await?)
+}
+
+/// The answer that has the new key's secret; the audit trail has its names.
+pub(super) fn created(key: &CreatedKey) -> Result<Response, Refusal> {
+    let names = fields(&[
+        ("accessKeyId", Some(key.key.id.as_str())),
+        ("name", key.key.name.as_deref()),
+        ("namespace", Some(key.key.namespace.as_str())),
+        ("replaces", key.replaces.as_ref().map(AccessKeyId::as_str)),
+    ]);
+    let mut answer = json(key)?;
+    answer.extensions_mut().insert(Made(names));
+    Ok(answer)
 }
 
 pub(super) async fn show<N: AdminSource>(
@@ -44,7 +60,7 @@ pub(super) async fn rotate<N: AdminSource>(
     Path(key): Path<String>,
     Query(asked): Query<RotateParams>,
 ) -> Result<Response, Refusal> {
-    json(&node.tenancy().rotate_key(&key, Duration::from_secs(asked.overlap_s)).await?)
+    created(&node.tenancy().rotate_key(&key, Duration::from_secs(asked.overlap_s)).await?)
 }
 
 pub(super) async fn enable<N: AdminSource>(

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::refusal::Refusal;
-use super::{AdminSource, json, no_content};
+use super::{AdminSource, json, keys, no_content};
 use crate::tenancy::NewNamespace;
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -30,7 +30,7 @@ pub(super) async fn create<N: AdminSource>(
     State(node): State<Arc<N>>,
     Json(new): Json<NewNamespace>,
 ) -> Result<Response, Refusal> {
-    json(&node.tenancy().create_namespace(new.name).await?)
+    keys::created(&node.tenancy().create_namespace(new.name).await?)
 }
 
 pub(super) async fn show<N: AdminSource>(

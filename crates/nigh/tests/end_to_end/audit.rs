@@ -179,6 +179,11 @@ fn whoever_signed_in_by_a_link_is_named_by_who_made_the_link() {
     assert_eq!(issuers.len(), 2, "{events:#?}");
     assert_eq!(issuers[0]["principalId"], format!("uid:{}", rustix::process::geteuid().as_raw()));
     assert_eq!(issuers[1]["accessKeyId"], key);
+    // What was made is named, and its secret is not.
+    let created = events.iter().find(|event| event["responseElements"]["accessKeyId"] == key).unwrap();
+    let names = json!({ "accessKeyId": key, "name": "operator", "namespace": "default" });
+    assert_eq!(created["responseElements"], names);
+    assert!(!fs::read_to_string(&file).unwrap().contains(secret));
 }
 
 #[test]
