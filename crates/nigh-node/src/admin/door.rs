@@ -7,6 +7,7 @@
 mod attempts;
 mod headers;
 mod origin;
+mod revocation;
 mod sessions;
 pub(super) mod sign_in;
 
@@ -81,6 +82,17 @@ impl Caller {
             Way::Session { holder: Holder::Link(Link { maker, .. }), .. } => Some(maker),
             Way::Session { holder: Holder::Key(..), .. } | Way::Key(..) | Way::Socket => None,
         }
+    }
+
+    /// True if they still have the role with which they asked.
+    fn has_role_still<N: AdminSource>(&self, node: &N, now: Instant) -> bool {
+        let role_of = |key: &AccessKeyId, secret: &SecretKey| node.admin_role(key.as_str(), secret);
+        let role = match &self.way {
+            Way::Socket => Some(self.role),
+            Way::Key(key, secret) => role_of(key, secret),
+            Way::Session { token, .. } => node.sign_ins().find(token, now).and_then(|(holder, _)| holder.role(role_of)),
+        };
+        role.is_some_and(|role| role >= self.role)
     }
 
     /// Who makes a link that they ask for. `local` is the user at the Unix socket.
@@ -170,7 +182,7 @@ pub(super) async fn serve<N: AdminSource>(node: Arc<N>, router: Router, door: Tc
     let connections_max = connections_max.min(CONNECTIONS_MAX);
     let serving = nigh_http::listener::serve("admin API", listener, connections_max, stop, move |request, from| {
         let (door, node, router) = (Arc::clone(&door), Arc::clone(&node), router.clone());
-        async move { door.answer(&*node, &router, request.map(axum::body::Body::new), from).await }
+        async move { door.answer(&node, &router, request.map(axum::body::Body::new), from).await }
     });
     tokio::select! {
         () = serving => {}
@@ -181,29 +193,33 @@ pub(super) async fn serve<N: AdminSource>(node: Arc<N>, router: Router, door: Tc
 impl AdminDoor {
     async fn answer<N: AdminSource>(
         &self,
-        node: &N,
+        node: &Arc<N>,
         router: &TowerToHyperService<Router>,
         mut request: Request,
         from: IpAddr,
     ) -> Response {
         let began = Instant::now();
-        let mut response = match self.admit(node, request.method(), request.headers(), from, began) {
+        let mut response = match self.admit(&**node, request.method(), request.headers(), from, began) {
             Ok(caller) => {
                 let extensions = request.extensions_mut();
                 extensions.insert(self.cookie);
                 // The client's port is nobody's business.
                 extensions.insert(ConnectInfo(SocketAddr::new(from, 0)));
-                if let Some(caller) = caller {
+                if let Some(caller) = caller.clone() {
                     extensions.insert(caller);
                 }
-                match router.call(request).await {
+                let response = match router.call(request).await {
                     Ok(response) => response,
                     Err(never) => match never {},
+                };
+                match caller {
+                    Some(caller) => revocation::ends_with_role(node, caller, response),
+                    None => response,
                 }
             }
             Err(rejection) => {
                 let named = request.headers().get(header::AUTHORIZATION).and_then(basic).map(|(key, _)| key);
-                answered::refused(node, &request, named.as_ref(), from, (rejection.status(), began));
+                answered::refused(&**node, &request, named.as_ref(), from, (rejection.status(), began));
                 rejection.into_response()
             }
         };

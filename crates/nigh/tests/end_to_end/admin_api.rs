@@ -220,10 +220,14 @@ fn a_key_does_what_its_role_permits_and_its_sessions_end_with_it() {
     let of_link = || operator.ask("GET", "/v1/status", &[("cookie", linked.as_str())]).status;
     assert_eq!(of_link(), 200);
 
+    let (open, watched) = viewer.live();
+    assert_eq!(open.status, 200);
     for key in [&viewer.key, &operator.key] {
         node.ok(["keys", "disable", key.as_str()]);
     }
     assert_eq!((status(), of_link()), (401, 401));
+    // Its open views end, too: a chunk without bytes ends the answer.
+    assert!(watched.lines().map_while(Result::ok).any(|line| line == "0"), "the live view goes on");
     for key in [&viewer.key, &operator.key] {
         node.ok(["keys", "enable", key.as_str()]);
     }
