@@ -8,8 +8,8 @@ use super::{LIVE, READY, ask, check, get, health, probes, told};
 use crate::cluster_workflows::Nodes;
 use crate::platform::{PATIENCE, command, wait_for};
 
-/// The lost runs end within this, so that the node has something to wait for when it is back.
-const RUNS_FOR_S: f64 = 28.0;
+/// Longer than it takes to declare a node dead, so that the node has something to wait for when it is back.
+const RUNS_FOR_S: f64 = 25.0;
 
 /// How many of these runs have failed by now.
 fn failed(runs: &mut [Child]) -> usize {
@@ -26,6 +26,9 @@ fn a_node_that_was_declared_dead_is_live_takes_no_work_and_ends_by_itself() {
     std::fs::write(&file, "known").unwrap();
     nodes.ok(0, &["objects", "cp", file.to_str().unwrap(), "nigh://marks/known"]);
     nodes.ok(0, &["invoke", "once", &json!({"run": "first", "stage": 0, "sleep": 0}).to_string()]);
+
+    let owns = "nigh_dispatch_namespaces_owned 1";
+    wait_for("an owner", || (0..2).any(|node| nodes.ok(node, &["metrics"]).lines().any(|line| line == owns)));
 
     // Both nodes run some; `once` is not run again, so the caller of a lost run is told.
     let owner = nodes.owner();
