@@ -257,6 +257,17 @@ mod tests {
             (settings.tls.certificate, settings.tls.key) = (Some("/c".into()), Some("/k".into()));
         };
         assert_eq!(open(with_tls), "right");
+        // Each door, whichever it is.
+        let doors: [(&str, fn(&mut Settings, SocketAddr)); 4] = [
+            ("lambda.listen", |settings, at| settings.lambda.listen = at),
+            ("admin.listen", |settings, at| settings.admin.listen = Some(at)),
+            ("health.listen", |settings, at| settings.health.listen = Some(at)),
+            ("outside.listen", |settings, at| settings.outside.listen = Some(at)),
+        ];
+        for (key, listen) in doors {
+            let refused = said(|settings| listen(settings, "0.0.0.0:1".parse().unwrap()));
+            assert!(refused.starts_with(&format!("setting {key}: ")), "{refused}");
+        }
     }
 
     #[test]
