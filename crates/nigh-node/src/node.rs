@@ -173,6 +173,7 @@ impl Node {
         let tenancy = Arc::new(tenancy::of(&parts, &invocations, &events, &workflows, entities.clone()));
         let openwhisk = doors::openwhisk(&parts, &invocations, entities, whisk_records.clone());
         let lambda = Arc::new(doors::lambda(&parts, &invocations, &events, &workflows, openwhisk.clone()));
+        invocations.lambda.open(&lambda);
 
         let Foundation { settings, paths, local, .. } = &parts.foundation;
         let secrets = OutsideSecrets::read(settings)?;

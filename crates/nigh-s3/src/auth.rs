@@ -56,6 +56,12 @@ impl S3Auth for Secrets {
     }
 }
 
+/// Whether a request claims to be signed for Lambda or Step Functions.
+pub(crate) fn is_for_functions(headers: &HeaderMap) -> bool {
+    let authorization = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    ["/lambda/aws4_request", "/states/aws4_request"].iter().any(|scope| authorization.contains(scope))
+}
+
 /// Refuses a request that is signed for STS: `s3s` would read its body before it checks its signature.
 pub(crate) fn check_service(headers: &HeaderMap) -> S3Result<()> {
     let authorization = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());

@@ -30,6 +30,7 @@ mod learning;
 mod load;
 mod metrics;
 mod namespaces;
+mod nested;
 mod object_features;
 mod openwhisk;
 mod page_views;
