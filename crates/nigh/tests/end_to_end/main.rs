@@ -31,6 +31,7 @@ mod load;
 mod metrics;
 mod namespaces;
 mod nested;
+mod newcomers;
 mod object_features;
 mod openwhisk;
 mod page_views;
