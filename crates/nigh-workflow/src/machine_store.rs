@@ -325,7 +325,7 @@ mod tests {
         let tags = BTreeMap::from([("team".to_owned(), "x".to_owned())]);
         let late = store.set_tags(&tenant, &one, tags.clone(), Vec::new()).await;
         assert!(matches!(late, Err(MachineError::Conflict)), "the machine has changed since");
-        store.set_tags(&tenant, &changed, tags.clone(), ScratchFolder::of_tag("b/f/").unwrap()).await.unwrap();
+        store.set_tags(&tenant, &changed, tags.clone(), ScratchFolder::of_tag("bucket/f/").unwrap()).await.unwrap();
         let kept = open().await.unwrap().get(&tenant, &one.name).unwrap();
         assert_eq!((&kept.tags, kept.scratch.len(), &*kept.text), (&tags, 1, &*other));
         store.create(&tenant, new("two", PASS)).await.unwrap();
