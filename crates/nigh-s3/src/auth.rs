@@ -119,3 +119,21 @@ impl S3Access for Signers {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn what_is_signed_for_functions_is_told_from_what_is_signed_for_objects() {
+        let signed = |service: &str| {
+            let text =
+                format!("AWS4-HMAC-SHA256 Credential=K/20260101/us-east-1/{service}/aws4_request, SignedHeaders=host");
+            HeaderMap::from_iter([(header::AUTHORIZATION, HeaderValue::from_str(&text).unwrap())])
+        };
+        assert!(is_for_functions(&signed("lambda")) && is_for_functions(&signed("states")));
+        assert!(!is_for_functions(&signed("s3")) && !is_for_functions(&HeaderMap::new()));
+    }
+}
