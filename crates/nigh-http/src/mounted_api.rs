@@ -21,3 +21,10 @@ pub trait MountedApi: Send + Sync {
     /// Returns when the background work of its requests has ended.
     async fn finished(&self);
 }
+
+/// An API that the data door in one sandbox serves beside its own: the sandbox's function invokes others by it.
+#[async_trait]
+pub trait SandboxApi: Send + Sync {
+    /// Answers a request that is signed for a service of this API. Only the sandbox's own key is good.
+    async fn answer(&self, head: Parts, body: Incoming) -> Response<Full<Bytes>>;
+}

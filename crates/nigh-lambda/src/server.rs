@@ -4,7 +4,7 @@
 //! length, rate and time, and not parsed before its signature is verified: who knows a key and not its secret can use up
 //! that key's share for the time of a body, and nothing of others.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -71,17 +71,34 @@ impl LambdaDoor {
         })
     }
 
+    /// Answers a request that came from within the sandbox whose key is `only`: no other key is good there, and nothing
+    /// that needs no key is served.
+    pub async fn answer_sandbox(&self, only: &AccessKeyId, head: Parts, body: Incoming) -> LambdaResponse {
+        self.answer_api(head, body, IpAddr::V4(Ipv4Addr::LOCALHOST), Some(only)).await
+    }
+
     async fn answer(&self, request: HttpRequest<Incoming>, from: IpAddr) -> LambdaResponse {
-        let began = Instant::now();
-        let (mut head, body) = request.into_parts();
+        let (head, body) = request.into_parts();
         if let Some(mounted) = self.parts.mounted.as_ref().filter(|api| api.answers(head.uri.path())) {
             return mounted.answer(&head, body, &self.bodies, from).await;
         }
+        self.answer_api(head, body, from, None).await
+    }
+
+    /// Answers a request of this door's own APIs; one from within a sandbox is signed with its key, which is `only`.
+    async fn answer_api(
+        &self,
+        mut head: Parts,
+        body: Incoming,
+        from: IpAddr,
+        only: Option<&AccessKeyId>,
+    ) -> LambdaResponse {
+        let began = Instant::now();
         if self.audit.wants(EventCategory::Management) {
             head.extensions.insert(SignerNotes::default());
         }
         let mut span = request_span("Lambda", &head.headers, || self.caller(&head));
-        let (kind, answer) = span.scope(Box::pin(self.respond(&head, body, from))).await;
+        let (kind, answer) = span.scope(Box::pin(self.respond(&head, body, from, only))).await;
         let operation = kind.meter_name();
         span.record(|span| {
             span.name(format!("Lambda.{operation}"));
@@ -107,10 +124,17 @@ impl LambdaDoor {
         head: &'head Parts,
         body: Incoming,
         from: IpAddr,
+        only: Option<&AccessKeyId>,
     ) -> (RequestKind<'head>, LambdaResponse) {
-        let body = match self.by_url(head, body, from).await {
-            Ok(answer) => return (RequestKind::Url, answer),
-            Err(body) => body,
+        let body = match only {
+            Some(only) => match check_only(head, only) {
+                Ok(()) => body,
+                Err(error) => return (RequestKind::Unknown, error_answer(&error)),
+            },
+            None => match self.by_url(head, body, from).await {
+                Ok(answer) => return (RequestKind::Url, answer),
+                Err(body) => body,
+            },
         };
         let asked_states = states::operation_of(&head.headers);
         let is_states = asked_states.is_some();
@@ -214,6 +238,14 @@ pub(super) struct SignedRequest {
     pub(super) body: Bytes,
     /// Held as long as the request is under way.
     pub(super) room: RoomGuard,
+}
+
+/// Refuses a request that claims another key than `only`.
+fn check_only(head: &Parts, only: &AccessKeyId) -> Result<(), LambdaError> {
+    if Authorization::of(&head.headers)?.access_key == only.as_str() {
+        return Ok(());
+    }
+    Err(LambdaError::unrecognized_client("in a sandbox only the key in its environment is good, AWS_ACCESS_KEY_ID"))
 }
 
 const fn body_limit(operation: Operation<'_>) -> u64 {

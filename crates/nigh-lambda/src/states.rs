@@ -55,6 +55,8 @@ operations! {
     DescribeStateMachineForExecution,
     ListStateMachines,
     ListTagsForResource,
+    TagResource,
+    UntagResource,
     ValidateStateMachineDefinition,
     StartExecution,
     StartSyncExecution,
@@ -95,6 +97,7 @@ impl LambdaDoor {
             StatesOperation::DescribeStateMachine => self.describe_machine(request),
             StatesOperation::ListStateMachines => self.list_machines(request),
             StatesOperation::ListTagsForResource => self.list_machine_tags(request),
+            StatesOperation::TagResource | StatesOperation::UntagResource => self.tag_machine(request).await,
             StatesOperation::ValidateStateMachineDefinition => machines::validate(request),
             _ => Err(StatesError::service("an operation of executions")),
         }

@@ -61,6 +61,7 @@ use crate::endpoints::Endpoints;
 use crate::health::{HealthBoard, HealthServer, HealthSource};
 use crate::learning::MemoryModels;
 use crate::llc::Llc;
+use crate::machine::Machine;
 use crate::notifications::FunctionTargets;
 use crate::outside_door::{OutsideDoor, OutsideSecrets};
 use crate::recent_invocations::RecentInvocations;
@@ -119,7 +120,7 @@ impl Node {
         let sandboxes = Sandboxes::open(&foundation, state.instance(), &mut levels).await?;
         let (store, store_levels) = store::open(&foundation.settings, foundation.clock()).await?;
         levels.extend(store_levels);
-        levels.push(levels::cache(&foundation.settings));
+        levels.push(levels::cache(&foundation.settings, Machine::probe().memory));
         let sizes = Arc::new(ObjectSizes::default());
         let llc = Llc::open(
             &foundation.settings.llc,
@@ -173,6 +174,7 @@ impl Node {
         let tenancy = Arc::new(tenancy::of(&parts, &invocations, &events, &workflows, entities.clone()));
         let openwhisk = doors::openwhisk(&parts, &invocations, entities, whisk_records.clone());
         let lambda = Arc::new(doors::lambda(&parts, &invocations, &events, &workflows, openwhisk.clone()));
+        invocations.lambda.open(&lambda);
 
         let Foundation { settings, paths, local, .. } = &parts.foundation;
         let secrets = OutsideSecrets::read(settings)?;

@@ -273,6 +273,8 @@ impl FunctionProfiler {
                 data_door: Arc::new(SandboxDataDoor {
                     fast: parts.fast_path.map(|limits| FastPath::new(&door, limits)),
                     http: door,
+                    // What is run to be measured has no effects but on its own objects.
+                    lambda: None,
                 }),
                 keys: parts.keys.clone(),
                 gate: Arc::new(memory.clone()),

@@ -303,6 +303,9 @@ pub struct Status {
     /// Writes that the store does not have yet.
     #[serde(default)]
     pub writes: WritesStatus,
+    /// Why the node refuses writes now, and what to do; none if it takes them.
+    #[serde(default)]
+    pub refused_writes: Option<String>,
     /// The fast path; none if it is off.
     #[serde(default)]
     pub fast_path: Option<FastPathStatus>,

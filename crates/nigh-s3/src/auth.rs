@@ -56,6 +56,12 @@ impl S3Auth for Secrets {
     }
 }
 
+/// Whether a request claims to be signed for Lambda or Step Functions.
+pub(crate) fn is_for_functions(headers: &HeaderMap) -> bool {
+    let authorization = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    ["/lambda/aws4_request", "/states/aws4_request"].iter().any(|scope| authorization.contains(scope))
+}
+
 /// Refuses a request that is signed for STS: `s3s` would read its body before it checks its signature.
 pub(crate) fn check_service(headers: &HeaderMap) -> S3Result<()> {
     let authorization = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
@@ -111,5 +117,23 @@ impl S3Access for Signers {
             notes.set_share(share);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn what_is_signed_for_functions_is_told_from_what_is_signed_for_objects() {
+        let signed = |service: &str| {
+            let text =
+                format!("AWS4-HMAC-SHA256 Credential=K/20260101/us-east-1/{service}/aws4_request, SignedHeaders=host");
+            HeaderMap::from_iter([(header::AUTHORIZATION, HeaderValue::from_str(&text).unwrap())])
+        };
+        assert!(is_for_functions(&signed("lambda")) && is_for_functions(&signed("states")));
+        assert!(!is_for_functions(&signed("s3")) && !is_for_functions(&HeaderMap::new()));
     }
 }

@@ -16,6 +16,7 @@ use nigh_data::Digest;
 use nigh_engine::AccessKeys;
 use nigh_http::audit::Audit;
 use nigh_http::farewell::Farewell;
+use nigh_http::mounted_api::SandboxApi;
 use nigh_http::places::{Place, Places};
 use nigh_http::shares::Shares;
 use nigh_objects::ObjectMemory;
@@ -27,7 +28,7 @@ use s3s::{Body, HttpRequest, S3Error, S3ErrorCode};
 use tokio::runtime::Handle;
 
 use crate::audit::{Answered, AuditedRequest, error_code};
-use crate::auth::{Secrets, Signers, check_service};
+use crate::auth::{Secrets, Signers, check_service, is_for_functions};
 use crate::error::{fate_error, not_implemented};
 use crate::handlers::Handlers;
 use crate::lanes::Lanes;
@@ -58,6 +59,8 @@ pub struct S3Door {
     telemetry: Arc<Telemetry>,
     audit: Audit,
     service: S3Service,
+    /// The API of functions, at a sandbox's door.
+    functions: Option<Arc<dyn SandboxApi>>,
     pub(crate) limits: DoorLimits,
     pub(crate) places: Arc<Places>,
     pub(crate) lanes: Arc<Lanes>,
@@ -78,7 +81,7 @@ impl S3Door {
         let places = Arc::new(Places::of_door(limits.connections, DOOR));
         let lanes = Arc::new(Lanes::open()?);
         let (audit, farewell) = (Audit::off(), Farewell::default());
-        Ok(Self { handlers, keys, telemetry, audit, service, limits, places, lanes, farewell })
+        Ok(Self { handlers, keys, telemetry, audit, service, functions: None, limits, places, lanes, farewell })
     }
 
     /// The same door, with its requests in this audit trail.
@@ -96,6 +99,12 @@ impl S3Door {
         let places = Arc::new(Places::of_door(limits.sandbox_connections, DOOR));
         // A sandbox has no other node to go to.
         Self { service, limits, places, farewell: Farewell::default(), ..self.clone() }
+    }
+
+    /// The same door, which leaves requests that are signed for Lambda or Step Functions to `functions`.
+    #[must_use]
+    pub fn with_functions(self, functions: Arc<dyn SandboxApi>) -> Self {
+        Self { functions: Some(functions), ..self }
     }
 
     /// The same door; `farewell` asks its clients to leave before it closes.
@@ -142,6 +151,9 @@ impl S3Door {
         let began = Instant::now();
         let id = RequestId::next();
         let (mut parts, incoming) = request.into_parts();
+        if let Some(functions) = self.functions.as_ref().filter(|_| is_for_functions(&parts.headers)) {
+            return functions.answer(parts, incoming).await.map(Body::http_body);
+        }
         let trace = RequestTrace::of_http(&parts, &self.keys);
         let reading = ReadExtension::of(&parts.method, &parts.uri);
         let read_operation = reading.as_ref().map(|reading| reading.operation);

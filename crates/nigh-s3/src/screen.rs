@@ -97,8 +97,8 @@ pub(crate) fn signed_header_names(authorization: &str) -> Option<&str> {
 
 fn version_2() -> S3Error {
     invalid_request(
-        "signature version 2 is not supported; use version 4 (AWS4-HMAC-SHA256). aws-cli 1 presigns with it after `aws \
-         configure set default.s3.signature_version s3v4`",
+        "signature version 2 is not supported, with which boto3 and aws-cli 1 presign by default; use version 4: in boto3 \
+         by Config(signature_version='s3v4'), in aws-cli by `aws configure set default.s3.signature_version s3v4`",
     )
 }
 

@@ -18,6 +18,7 @@ use uuid::Uuid;
 
 pub use self::machine::{Machine, MachineKind, NewMachine};
 use crate::arn::WorkflowName;
+use crate::scratch::ScratchFolder;
 use crate::{Problem, read};
 
 /// The registry's table of state machines.
@@ -228,6 +229,23 @@ impl MachineStore {
         self.write(namespace, machine, Some(there.revision)).await
     }
 
+    /// Gives a machine, which is as in `there`, these tags and the scratch folders that they declare; running executions
+    /// keep theirs.
+    ///
+    /// # Errors
+    /// If the machine is another by now, or the registry refuses.
+    #[boxed]
+    pub async fn set_tags(
+        &self,
+        namespace: &Namespace,
+        there: &Machine,
+        tags: BTreeMap<String, String>,
+        scratch: Vec<ScratchFolder>,
+    ) -> Result<Arc<Machine>, MachineError> {
+        let machine = Machine { tags, scratch, ..there.clone() };
+        self.write(namespace, machine, Some(there.revision)).await
+    }
+
     async fn write(
         &self,
         namespace: &Namespace,
@@ -304,6 +322,12 @@ mod tests {
         assert!(invalid.contains("States: it is missing"), "{invalid}");
         let changed = store.update(&tenant, &one.name, Some(other.clone()), None).await.unwrap();
         assert_ne!(changed.revision_id, one.revision_id);
+        let tags = BTreeMap::from([("team".to_owned(), "x".to_owned())]);
+        let late = store.set_tags(&tenant, &one, tags.clone(), Vec::new()).await;
+        assert!(matches!(late, Err(MachineError::Conflict)), "the machine has changed since");
+        store.set_tags(&tenant, &changed, tags.clone(), ScratchFolder::of_tag("bucket/f/").unwrap()).await.unwrap();
+        let kept = open().await.unwrap().get(&tenant, &one.name).unwrap();
+        assert_eq!((&kept.tags, kept.scratch.len(), &*kept.text), (&tags, 1, &*other));
         store.create(&tenant, new("two", PASS)).await.unwrap();
 
         let (page, more) = open().await.unwrap().list(&tenant, None, 1);

@@ -152,18 +152,17 @@ fn told(name: &str, event: &ProcessEvent) -> String {
     }
 }
 
-/// Prints the nodes and their key.
+/// Prints the nodes, and how to use them with their key.
 async fn announce(cluster: &mut LocalCluster, json: bool) -> Result<(), CliError> {
-    let (mut told, mut key) = (Vec::new(), None);
+    let mut told = Vec::new();
     for node in cluster.nodes() {
         let Some(status) = node.status().await else { continue };
-        if key.is_none() {
-            let file = StatePaths::new(node.state()).credentials();
-            key = credentials::read(&file, status.endpoints.namespace.as_str()).ok();
-        }
         told.push((node.name().to_owned(), node.state().to_owned(), status.endpoints));
     }
     if json {
+        let key = told.iter().find_map(|(_, state, at)| {
+            credentials::read(&StatePaths::new(state).credentials(), at.namespace.as_str()).ok()
+        });
         let nodes = told.iter().map(|(name, state, at)| json!({"node": name, "state": state, "endpoints": at}));
         let key = key.map(|key| json!({"access_key": key.access_key.as_str(), "secret_key": key.secret_key.reveal()}));
         return output::json(&json!({ "nodes": nodes.collect::<Vec<_>>(), "key": key }));
@@ -173,9 +172,12 @@ async fn announce(cluster: &mut LocalCluster, json: bool) -> Result<(), CliError
         table.add_row([name.clone(), at.s3.clone(), at.lambda.clone(), state.display().to_string()]);
     }
     output::print_table(&table)?;
-    if let Some(key) = key {
-        output::line(format_args!("The key of all nodes:\nexport AWS_ACCESS_KEY_ID={}", key.access_key))?;
-        output::line(format_args!("export AWS_SECRET_ACCESS_KEY={}", key.secret_key.reveal()))?;
+    if let Some((_, state, _)) = told.first() {
+        output::line(format_args!("All nodes have the key in {}", StatePaths::new(state).credentials().display()))?;
+        output::line(format_args!(
+            "aws, boto3 and SDKs use it after: eval \"$(nigh env --state {})\"",
+            state.display()
+        ))?;
     }
     output::line("Ready. Ctrl-C drains and stops all.")
 }

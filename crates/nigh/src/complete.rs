@@ -118,7 +118,7 @@ fn named(path: &[&str], argument: &str) -> Option<Named> {
         | (["functions", "show" | "rm"], "name" | "names")
         | (["export", "sam"], "names")
         | (["logs" | "activations"], "function")
-        | (["learn", _], "function") => Named::Function,
+        | (["learn" | "events" | "schedules", _], "function") => Named::Function,
         (["objects", "rb" | "policy"], "address" | "addresses") => Named::Bucket,
         (["objects", "ls" | "cat" | "rm" | "features" | "unpushed"], "address" | "addresses") => Named::Object,
         (["objects", "cp"], "from" | "to") => Named::Place,

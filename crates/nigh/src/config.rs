@@ -62,7 +62,13 @@ pub(crate) async fn run(command: ConfigCommand, globals: &Globals) -> Result<Exi
 async fn show(prefix: &str, set: bool, running: bool, globals: &Globals) -> Result<(), CliError> {
     let mut shown: Vec<ShownSetting> =
         if running { globals.admin()?.get("/config").await? } else { globals.configuration(Vec::new())?.shown };
-    shown.retain(|one| one.key.starts_with(prefix) && !(set && one.origin == "default"));
+    shown.retain(|one| one.key.starts_with(prefix));
+    if shown.is_empty() {
+        return Err(CliError::Usage(format!(
+            "no setting's name begins with {prefix}; `nigh config show` lists them all"
+        )));
+    }
+    shown.retain(|one| !(set && one.origin == "default"));
     if globals.json {
         return output::json(&shown);
     }

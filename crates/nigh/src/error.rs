@@ -68,6 +68,9 @@ pub(crate) enum CliError {
     /// An argument that clap cannot know to be wrong.
     #[error("{0}")]
     Usage(String),
+    /// A text that cannot be read: the parser points at the place by further lines.
+    #[error("{0}")]
+    Unreadable(String),
     /// The node tried, and says why it could not.
     #[error("{0}")]
     Failed(String),
@@ -92,7 +95,7 @@ impl CliError {
     /// For scripts; documented in `nigh --help`.
     pub(crate) const fn exit_code(&self) -> u8 {
         match self {
-            Self::Usage(_) => USAGE,
+            Self::Usage(_) | Self::Unreadable(_) => USAGE,
             Self::Endpoints(EndpointsError::NotRunning(_) | EndpointsError::Draining(_))
             | Self::Draining { .. }
             | Self::Client(ClientError::Connect { .. }) => NOT_RUNNING,

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 use nigh_node::{EventListing, ListedEvent, ShownEvent};
-use nigh_terms::InvocationId;
+use nigh_terms::{FunctionName, InvocationId};
 
 use crate::context::{Globals, invocation};
 use crate::error::CliError;
@@ -29,6 +29,9 @@ pub(crate) enum EventsCommand {
         /// Also list events that wait or run
         #[arg(long)]
         all: bool,
+        /// Only events of this function
+        #[arg(long)]
+        function: Option<FunctionName>,
         /// How many
         #[arg(long, default_value_t = 100)]
         limit: usize,
@@ -61,9 +64,15 @@ pub(crate) async fn run(command: EventsCommand, globals: &Globals) -> Result<(),
     let namespace = globals.namespace().await?;
     let admin = globals.admin()?;
     match command {
-        EventsCommand::List { all, limit } => {
-            let path = format!("/events?namespace={namespace}&all={all}&limit={limit}");
-            let listing: EventListing = admin.get(&path).await?;
+        EventsCommand::List { all, function, limit } => {
+            // The node cuts the list before a function is looked for in it.
+            let listed = if function.is_some() { EVENTS_MAX } else { limit };
+            let path = format!("/events?namespace={namespace}&all={all}&limit={listed}");
+            let mut listing: EventListing = admin.get(&path).await?;
+            if let Some(function) = function {
+                listing.events.retain(|event| event.function == function);
+                listing.events.truncate(limit);
+            }
             if globals.json { output::json(&listing) } else { list(&listing) }
         }
         EventsCommand::Show { id } => {
@@ -151,8 +160,6 @@ fn show(shown: &ShownEvent) -> Result<(), CliError> {
 
 #[cfg(test)]
 mod tests {
-    use nigh_terms::FunctionName;
-
     use super::*;
 
     #[test]

@@ -69,7 +69,9 @@ pub(crate) fn complain(error: &CliError) {
     let text = error.to_string();
     let mut lines: Vec<_> = text.lines().map(|line| printable::shown(&io::stderr(), line)).collect();
     // One line; but TOML's parser points at the place by further ones, and a language's tool has its own.
-    if !matches!(error, CliError::Config(ConfigError::Syntax { .. }) | CliError::Build(_)) {
+    let has_lines =
+        matches!(error, CliError::Config(ConfigError::Syntax { .. }) | CliError::Unreadable(_) | CliError::Build(_));
+    if !has_lines {
         lines = vec![lines.join("; ").into()];
     }
     // An error of standard error itself cannot be reported.

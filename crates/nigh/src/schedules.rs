@@ -189,7 +189,16 @@ make others by EventBridge Scheduler's API: docs/reference/lambda.md.")]
 pub(crate) enum SchedulesCommand {
     /// List the namespace's schedules with their next and last runs
     #[command(visible_alias = "ls")]
-    List,
+    List {
+        /// Only schedules whose names begin like this
+        prefix: Option<String>,
+        /// Only schedules that run this function
+        #[arg(long)]
+        function: Option<FunctionName>,
+        /// List so many at most
+        #[arg(long, default_value_t = 1000)]
+        limit: usize,
+    },
     /// Show a schedule as EventBridge Scheduler's API describes it
     Show {
         /// The schedule's name
@@ -216,8 +225,10 @@ pub(crate) enum SchedulesCommand {
 pub(crate) async fn run(command: SchedulesCommand, globals: &Globals) -> Result<(), CliError> {
     let client = client(globals).await?;
     match command {
-        SchedulesCommand::List => {
-            let schedules = client.list().await?;
+        SchedulesCommand::List { prefix, function, limit } => {
+            let mut schedules = client.list().await?;
+            schedules.retain(|one| is_listed(one, prefix.as_deref(), function.as_ref()));
+            schedules.truncate(limit);
             if globals.json { output::json(&schedules) } else { list(&schedules) }
         }
         SchedulesCommand::Show { name } => {
@@ -231,6 +242,12 @@ pub(crate) async fn run(command: SchedulesCommand, globals: &Globals) -> Result<
             say("removed", &name, globals)
         }
     }
+}
+
+/// Whether a schedule's name begins with `prefix`, and it runs `function`; where these are asked for.
+fn is_listed(schedule: &Value, prefix: Option<&str>, function: Option<&FunctionName>) -> bool {
+    prefix.is_none_or(|prefix| text(schedule, "/Name").starts_with(prefix))
+        && function.is_none_or(|function| function_of(text(schedule, "/Target/Arn")) == function.as_str())
 }
 
 async fn change(
@@ -332,6 +349,23 @@ mod tests {
             assert!(every(bad).is_err(), "{bad}");
         }
         assert!(every("99999999 h").unwrap_err().contains("ten years"));
+    }
+
+    #[test]
+    fn schedules_are_listed_by_the_beginning_of_their_names_and_by_their_function() {
+        let schedule = json!({
+            "Name": "nightly-report",
+            "Target": { "Arn": "arn:aws:lambda:us-east-1:000000000000:function:report" },
+        });
+        let [report, other] = ["report", "reports"].map(|name| FunctionName::new(name).unwrap());
+        for (prefix, function, expected) in [
+            (None, None, true),
+            (Some("nightly"), Some(&report), true),
+            (Some("report"), None, false),
+            (None, Some(&other), false),
+        ] {
+            assert_eq!(is_listed(&schedule, prefix, function), expected, "{prefix:?} {function:?}");
+        }
     }
 
     #[test]

@@ -140,6 +140,7 @@ pub(crate) mod tests {
             functions: 3,
             cache: CacheStatus { budget: ByteSize::gib(2), hits: 3, misses: 1, ..CacheStatus::default() },
             writes: WritesStatus { journal_max: ByteSize::mib(64), ..WritesStatus::default() },
+            refused_writes: None,
             fast_path: None,
             features: None,
             sandboxes: SandboxStatus { alive: 1, running: 2, ..SandboxStatus::default() },
@@ -171,10 +172,12 @@ pub(crate) mod tests {
     fn what_is_wrong_has_a_line_each() {
         let mut status = fresh();
         status.writes.failing = 2;
+        status.refused_writes = Some("the journal has no room on the disk of /s: free 16 MiB there".to_owned());
         status.levels[0] =
             Level { name: "isolation".to_owned(), on: false, detail: "no new sandbox can start".to_owned() };
         let text = summary(&status, Path::new("/s")).text(None);
-        assert_eq!(text.lines().filter(|line| line.starts_with("fault")).count(), 2, "{text}");
+        assert_eq!(text.lines().filter(|line| line.starts_with("fault")).count(), 3, "{text}");
+        assert!(text.contains("writes are refused: the journal has no room"), "{text}");
         assert!(text.contains("isolation: no new sandbox can start"), "{text}");
     }
 

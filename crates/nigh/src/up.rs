@@ -29,6 +29,8 @@ const INTERRUPTED: u8 = 130;
 /// The most lines that tell of a start, and their most columns.
 const LINES_MAX: usize = 9;
 const WIDTH_MAX: usize = 100;
+/// Columns of the reason why there is no Python: what comes behind it has room in the line.
+const PYTHON_WHY_MAX: usize = 48;
 
 /// Options of `nigh up`.
 #[derive(Args)]
@@ -293,8 +295,10 @@ fn announcement(endpoints: &Endpoints, levels: &[Level], state: &str, flag: &str
     ];
     match level("python") {
         Some(Level { on: true, detail, .. }) => lines.push(format!("  python    {detail}")),
-        Some(_) => {
-            lines.push("  python    off: no Python with awslambdaric is found; `nigh doctor` says what mends it".into())
+        Some(Level { detail, .. }) => {
+            // What is wrong; the rest of the detail is what mends it. A Python may have been named, and not be there.
+            let why = printable::shortened(detail.split("; ").next().unwrap_or_default(), PYTHON_WHY_MAX);
+            lines.push(format!("  python    off: {why}; `nigh doctor` says what mends it"));
         }
         None => {}
     }
@@ -316,79 +320,4 @@ fn announcement(endpoints: &Endpoints, levels: &[Level], state: &str, flag: &str
 }
 
 #[cfg(test)]
-mod tests {
-    use clap::Parser;
-
-    use super::*;
-    use crate::status::tests::fresh;
-
-    #[derive(Parser)]
-    struct UpParser {
-        #[command(flatten)]
-        args: UpArgs,
-    }
-
-    #[test]
-    fn a_named_flag_wins_over_set_and_both_name_themselves() {
-        let up = UpParser::parse_from([
-            "up",
-            "--s3-listen",
-            "127.0.0.1:1",
-            "--set",
-            "s3.listen=127.0.0.1:2",
-            "--trust-functions",
-        ]);
-        let flags = up.args.flags().unwrap();
-        let last = flags.iter().rev().find(|flag| flag.key == "s3.listen").unwrap();
-        assert_eq!((last.value.as_str(), last.flag.as_str()), ("127.0.0.1:1", "--s3-listen"));
-        assert!(flags.iter().any(|flag| flag.key == "functions.trust_functions" && flag.value == "true"));
-        let wrong = UpParser::parse_from(["up", "--set", "cache.bytes"]).args.flags();
-        assert!(wrong.unwrap_err().to_string().contains("setting=value"));
-    }
-    #[test]
-    fn a_size_on_the_command_line_may_have_lambdas_units_or_none() {
-        for (typed, setting) in [("512", "512 MiB"), ("512MB", "512 MiB"), ("2 gb", "2 GiB"), ("256 MiB", "256 MiB")] {
-            assert_eq!(size(typed).as_deref(), Ok(setting));
-        }
-        for wrong in ["", "MB", "-1", "1.5 GiB", "5 parsecs", "99999999999 TiB"] {
-            assert!(size(wrong).unwrap_err().contains("MiB"), "{wrong:?}");
-        }
-        let flags = UpParser::parse_from(["up", "--cache", "512"]).args.flags().unwrap();
-        assert!(flags.iter().any(|flag| flag.key == "cache.bytes" && flag.value == "512 MiB"));
-    }
-
-    #[test]
-    fn a_start_is_told_in_at_most_nine_lines_of_at_most_a_hundred_columns() {
-        let status = fresh();
-        let whole = announcement(&status.endpoints, &status.levels, "~/.local/state/nigh", "");
-        let text = whole.join("\n");
-        for part in ["http://127.0.0.1:9400", "python3.11 at", "eval \"$(nigh env)\"", "off       cache ways", "Ready."]
-        {
-            assert!(text.contains(part), "{part}: {text}");
-        }
-        let secured = Endpoints { ca_bundle: Some("~/tls/authority.crt".into()), ..status.endpoints.clone() };
-        let secured = announcement(&secured, &status.levels, "~/.local/state/nigh", "");
-        assert_eq!(secured[1], "  s3        http://127.0.0.1:9400 (--ca-bundle ~/tls/authority.crt)");
-        let far = "/srv/".repeat(40);
-        let mut levels = status.levels.clone();
-        for name in
-            ["python", "network", "prewarming", "features", "open files", "http functions", "openwhisk", "sizing"]
-        {
-            levels.retain(|level| level.name != name);
-            levels.push(Level { name: name.to_owned(), on: false, detail: "why ".repeat(100) });
-        }
-        let worst = announcement(&status.endpoints, &levels, &far, &format!(" --state {far}"));
-        for lines in [whole, worst] {
-            assert!(lines.len() <= LINES_MAX, "{lines:#?}");
-            assert!(lines.iter().all(|line| line.chars().count() <= WIDTH_MAX), "{lines:#?}");
-            assert!(lines.last().is_some_and(|line| line.starts_with("Ready.")), "{lines:#?}");
-        }
-    }
-
-    #[test]
-    fn a_folder_at_home_is_written_as_people_write_it() {
-        assert_eq!(from_home(Path::new("/home/u/x/y"), Some(Path::new("/home/u"))), "~/x/y");
-        assert_eq!(from_home(Path::new("/var/lib/nigh"), Some(Path::new("/root"))), "/var/lib/nigh");
-        assert_eq!(from_home(Path::new("/s"), None), "/s");
-    }
-}
+mod tests;

@@ -146,8 +146,11 @@ pub(crate) async fn run(command: WorkflowCommand, globals: &Globals) -> Result<E
                     found
                 }
                 None => {
-                    let body = json!({ "stateMachineArn": door.machine(&machine) });
-                    door.call("DescribeStateMachine", &body).await?
+                    let arn = door.machine(&machine);
+                    let mut found = door.call("DescribeStateMachine", &json!({ "stateMachineArn": arn })).await?;
+                    let mut listed = door.call("ListTagsForResource", &json!({ "resourceArn": arn })).await?;
+                    found["tags"] = listed["tags"].take();
+                    found
                 }
             };
             describe(&found, state, globals.json)?;
@@ -197,6 +200,14 @@ pub(crate) fn definition(given: &str) -> Result<String, CliError> {
 async fn create(args: &CreateArgs, globals: &Globals) -> Result<(), CliError> {
     let text = definition(&args.definition)?;
     let door = Door::reach(globals).await?;
+    let is_standard = |found: &Value| found["type"] == "STANDARD";
+    if args.express && door.described(&args.name).await?.as_ref().is_some_and(is_standard) {
+        let name = &args.name;
+        return Err(CliError::Usage(format!(
+            "{name} is a standard state machine, and the type of one cannot change; delete it first (nigh workflow rm \
+             {name}), or choose another name"
+        )));
+    }
     let mut body = creation(&args.name, &text, args.express);
     if !args.scratch.is_empty() {
         body["tags"] = json!([{ "key": "nigh:scratch", "value": args.scratch.join(" ") }]);
@@ -336,6 +347,9 @@ fn describe(found: &Value, failed_in: Option<String>, as_json: bool) -> Result<(
         if found.get(field).is_some() {
             row(name, date(found, field));
         }
+    }
+    for tag in found["tags"].as_array().into_iter().flatten() {
+        row(text(tag, "key").trim_start_matches("nigh:"), text(tag, "value"));
     }
     row("failed in", printable::shown(&std::io::stdout(), &failed_in.unwrap_or_default()).into_owned());
     row("error", text(found, "error"));

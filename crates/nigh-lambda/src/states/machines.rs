@@ -12,7 +12,9 @@ use super::super::LambdaDoor;
 use super::super::operations::Request;
 use super::error::StatesError;
 use super::owner::Seat;
-use super::shape::{ExecutionShape, MachineShape, PageShape, bad_token, date, execution, given, machine, read};
+use super::shape::{
+    ExecutionShape, MachineShape, PageShape, TagShape, bad_token, date, execution, given, machine, read,
+};
 
 /// Tags of one machine (AWS: 50).
 const TAGS_MAX: usize = 50;
@@ -62,23 +64,15 @@ impl LambdaDoor {
         if shape.publish {
             return Err(StatesError::validation("versions of state machines are not supported: leave publish out"));
         }
-        if shape.tags.len() > TAGS_MAX {
-            return Err(StatesError::validation(format!("a state machine has at most {TAGS_MAX} tags")));
-        }
-        let tags: BTreeMap<String, String> = shape.tags.into_iter().map(|tag| (tag.key, tag.value)).collect();
-        let scratch = tags.get(SCRATCH_TAG).map(|value| ScratchFolder::of_tag(value)).transpose()?.unwrap_or_default();
-        let new = NewMachine {
+        let mut new = NewMachine {
             name: WorkflowName::new(given("name", shape.name.as_deref())?)?,
             kind: kind(shape.kind.as_deref())?,
             text: given("definition", shape.definition.as_deref())?.to_owned(),
             role: shape.role_arn.unwrap_or_default(),
-            tags,
-            scratch,
+            tags: shape.tags.into_iter().map(|tag| (tag.key, tag.value)).collect(),
+            scratch: Vec::new(),
         };
-        for folder in &new.scratch {
-            let declared = self.parts.executions.declare_scratch(&request.who.namespace, folder).await;
-            declared.map_err(|why| StatesError::validation(format!("the tag {SCRATCH_TAG}: {why}")))?;
-        }
+        new.scratch = self.declare_scratch(&new.tags, request).await?;
         let created = self.parts.machines.create(&request.who.namespace, new).await.map_err(|error| match error {
             MachineError::Exists(name) => StatesError::machine_exists(format!(
                 "State Machine Already Exists: '{}', with another definition, role, type or tags",
@@ -90,6 +84,35 @@ impl LambdaDoor {
             "stateMachineArn": machine_arn(&self.settings.region, &created.name),
             "creationDate": date(created.created),
         }))
+    }
+
+    /// The scratch folders that the tags of a machine declare; their objects are in memory only from now on.
+    async fn declare_scratch(
+        &self,
+        tags: &BTreeMap<String, String>,
+        request: &Request<'_>,
+    ) -> Result<Vec<ScratchFolder>, StatesError> {
+        if tags.len() > TAGS_MAX {
+            return Err(StatesError::validation(format!("a state machine has at most {TAGS_MAX} tags")));
+        }
+        let scratch = tags.get(SCRATCH_TAG).map(|value| ScratchFolder::of_tag(value)).transpose()?.unwrap_or_default();
+        for folder in &scratch {
+            let declared = self.parts.executions.declare_scratch(&request.who.namespace, folder).await;
+            declared.map_err(|why| StatesError::validation(format!("the tag {SCRATCH_TAG}: {why}")))?;
+        }
+        Ok(scratch)
+    }
+
+    /// Sets and removes tags of a machine. Its executions from now on have the scratch folders that the tags declare.
+    pub(super) async fn tag_machine(&self, request: &Request<'_>) -> Result<Value, StatesError> {
+        let shape: TagShape = read(request)?;
+        let there = self.machine_by_arn(shape.resource_arn.as_deref(), request)?;
+        let mut tags = there.tags.clone();
+        tags.extend(shape.tags.into_iter().map(|tag| (tag.key, tag.value)));
+        tags.retain(|name, _| !shape.tag_keys.contains(name));
+        let scratch = self.declare_scratch(&tags, request).await?;
+        self.parts.machines.set_tags(&request.who.namespace, &there, tags, scratch).await?;
+        Ok(json!({}))
     }
 
     pub(super) async fn update_machine(&self, request: &Request<'_>) -> Result<Value, StatesError> {

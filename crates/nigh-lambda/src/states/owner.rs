@@ -54,6 +54,8 @@ impl StatesOperation {
             | Self::DescribeStateMachine
             | Self::ListStateMachines
             | Self::ListTagsForResource
+            | Self::TagResource
+            | Self::UntagResource
             | Self::ValidateStateMachineDefinition => false,
         }
     }

@@ -36,6 +36,17 @@ pub(super) struct MachineShape {
     pub(super) publish: bool,
 }
 
+/// The tags to set or to remove.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct TagShape {
+    pub(super) resource_arn: Option<String>,
+    #[serde(default)]
+    pub(super) tags: Vec<Tag>,
+    #[serde(default)]
+    pub(super) tag_keys: Vec<String>,
+}
+
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ExecutionShape {

@@ -10,6 +10,8 @@ use super::shown::show;
 
 /// Names that are less alike than this (Jaro-Winkler) are not suggested.
 const ALIKE: f64 = 0.8;
+/// The standard library's words for a text that is no address.
+const NO_ADDRESS: &str = "invalid socket address syntax";
 
 /// Why the settings cannot be used.
 #[derive(Debug, Error)]
@@ -91,7 +93,20 @@ pub(super) fn explain(error: figment::Error, whole: &Figment) -> ConfigError {
             };
             ConfigError::Unknown { origin, key: path.join("."), hint }
         }
-        kind => ConfigError::Value { origin, key: path.join("."), why: kind.to_string() },
+        kind => ConfigError::Value { origin, key: path.join("."), why: told(kind) },
+    }
+}
+
+/// What is wrong with a value, and what to write.
+fn told(kind: &Kind) -> String {
+    match kind {
+        Kind::UnknownVariant(found, known) => format!("{found:?} is not one of {}", known.join(", ")),
+        kind => match kind.to_string() {
+            words if words == NO_ADDRESS => {
+                format!("{words}; write an IP address and a port, for example \"127.0.0.1:9400\"")
+            }
+            words => words,
+        },
     }
 }
 

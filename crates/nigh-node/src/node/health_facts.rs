@@ -21,20 +21,13 @@ impl HealthSource for RunningNode {
         let (foundation, objects) = (&self.parts.foundation, &self.parts.objects);
         let (dirty, journal) = (objects.memory.dirty(), objects.journal.usage());
         let cluster = HealthSource::cluster(self);
-        // A journal of files has one state for all shards.
-        let journal_failed = match objects.journal.check(ShardId(0)) {
-            Err(LedgerError::Failed(reason)) => {
-                Some(format!("the journal takes no write until the node is restarted: {reason}"))
-            }
-            _ => None,
-        };
         NodeFacts {
             phase: if self.ends() { Phase::Draining(self.awaits().to_string()) } else { Phase::Running },
             stalled: self.ended_threads(),
             is_expelled: self.is_expelled.is_cancelled(),
             servers: cluster.as_ref().and_then(|facts| facts.servers.clone()),
             cordoned: cluster.as_ref().and_then(|facts| cordoned(&facts.members, &foundation.settings.node)),
-            journal_failed,
+            journal_failed: self.journal_failed(),
             full: lack_of_room(&foundation.settings, dirty, journal),
             store: store_trouble(dirty).or_else(|| self.store.trouble()),
             homeless: cluster.map(|facts| facts.homeless),
@@ -55,6 +48,22 @@ impl HealthSource for RunningNode {
 }
 
 impl RunningNode {
+    /// Why writes are refused now, and what to do; none if they are taken.
+    pub(super) fn refused_writes(&self) -> Option<String> {
+        let (settings, objects) = (&self.parts.foundation.settings, &self.parts.objects);
+        self.journal_failed().or_else(|| lack_of_room(settings, objects.memory.dirty(), objects.journal.usage()))
+    }
+
+    fn journal_failed(&self) -> Option<String> {
+        // A journal of files has one state for all shards.
+        match self.parts.objects.journal.check(ShardId(0)) {
+            Err(LedgerError::Failed(reason)) => {
+                Some(format!("the journal takes no write until the node is restarted: {reason}"))
+            }
+            _ => None,
+        }
+    }
+
     /// The threads that have ended before the node.
     fn ended_threads(&self) -> Vec<String> {
         let threads = [

@@ -25,7 +25,7 @@ use super::doors::fast_path_limits;
 use super::memory_shares::MemoryShares;
 use super::parts::NodeParts;
 use crate::config::{PrewarmMode, Settings, Switch};
-use crate::data_door::SandboxDataDoor;
+use crate::data_door::{LambdaInside, SandboxDataDoor};
 use crate::profiling::{FunctionProfiler, ProfilingParts};
 
 pub(super) struct Invocations {
@@ -37,6 +37,8 @@ pub(super) struct Invocations {
     pub(super) applications: Applications,
     /// Counts what runs here.
     pub(super) meter: Arc<InvocationMeter>,
+    /// The Lambda door in sandboxes, closed until it is opened.
+    pub(super) lambda: LambdaInside,
 }
 
 impl Invocations {
@@ -51,11 +53,16 @@ impl Invocations {
             Arc::new(hook) as Arc<dyn InvocationHook>
         });
         let meter = Arc::new(InvocationMeter::new(foundation.settings.metrics.functions, foundation.clock()));
+        let lambda = LambdaInside::default();
         let invoker = Arc::new(Invoker::new(
             InvokerParts {
                 functions: Arc::new(parts.functions.clone()),
                 engine: Arc::clone(&parts.sandboxes.engine) as Arc<dyn SandboxEngine>,
-                data_door: Arc::new(SandboxDataDoor { http: parts.s3.clone(), fast: parts.fast_path.clone() }),
+                data_door: Arc::new(SandboxDataDoor {
+                    http: parts.s3.clone(),
+                    fast: parts.fast_path.clone(),
+                    lambda: Some(lambda.clone()),
+                }),
                 keys: foundation.keys.clone(),
                 gate: Arc::new(memory.clone()),
                 accountant: Arc::clone(&parts.objects.accountant),
@@ -92,7 +99,7 @@ impl Invocations {
             Some(dispatcher) => Arc::new(dispatcher.clone()) as Arc<dyn Invoke>,
             None => Arc::clone(&invoker) as Arc<dyn Invoke>,
         };
-        Self { invoker, dispatcher, invoke, applications, meter }
+        Self { invoker, dispatcher, invoke, applications, meter, lambda }
     }
 
     /// Opens the queue of events, and continues those that an earlier incarnation accepted.

@@ -109,10 +109,36 @@ pub(super) fn memory(settings: &Settings, memory: &NodeMemory) -> Level {
     Level { name: "memory".to_owned(), on: settings.memory.grants == Switch::On, detail }
 }
 
-/// The memory of the cache.
-pub(super) fn cache(settings: &Settings) -> Level {
+/// The memory of the cache. Warns if, with the functions', it is more than the machine has, which is `machine`.
+pub(super) fn cache(settings: &Settings, machine: ByteSize) -> Level {
     let (bytes, object_max) = (settings.cache.bytes, settings.cache.object_max);
     let folios = if large_folios_are_offered() { ", in large folios" } else { "" };
-    let detail = format!("{bytes} of memory for objects of up to {object_max}{folios}");
+    let mut detail = format!("{bytes} of memory for objects of up to {object_max}{folios}");
+    let asked = ByteSize(settings.functions.memory.bytes().saturating_add(bytes.bytes()));
+    if asked > machine {
+        tracing::warn!(
+            "functions.memory and cache.bytes are {asked} together, and this machine has {machine}: the kernel kills \
+             processes when they use it; `nigh up --cache SIZE` takes less"
+        );
+        detail.push_str(&format!("; with functions.memory that is more than the machine's {machine}"));
+    }
     Level { name: "cache".to_owned(), on: bytes > ByteSize::ZERO, detail }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::machine::Machine;
+
+    #[test]
+    fn a_cache_that_the_machine_has_no_memory_for_is_told() {
+        let machine = Machine { hostname: "here".to_owned(), memory: ByteSize::gib(8), cpus: 2 };
+        let mut settings = Settings::defaults(Path::new("/state"), &machine);
+        assert!(!cache(&settings, machine.memory).detail.contains("more than"));
+        settings.cache.bytes = ByteSize::gib(10_000);
+        let told = cache(&settings, machine.memory);
+        assert!(told.on && told.detail.contains("more than the machine's 8 GiB"), "{}", told.detail);
+    }
 }

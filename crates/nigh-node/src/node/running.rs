@@ -221,6 +221,7 @@ impl admin::AdminSource for RunningNode {
                 evictions: usage.evictions,
             },
             writes: writes::status(self.parts.objects.memory.dirty(), self.parts.objects.journal.usage()),
+            refused_writes: self.refused_writes(),
             fast_path: self.parts.fast_path.as_ref().map(|fast_path| fast_path_status(fast_path.usage())),
             features: self.parts.objects.features.as_ref().map(FeatureRecorder::status),
             sandboxes: SandboxStatus {

@@ -90,6 +90,10 @@ pub(super) fn defaults(runtime: &Runtime, has_layers: bool) -> BTreeMap<String, 
         ]
         .map(|(name, value)| (name.to_owned(), value.to_owned())),
     );
+    // The data door serves what functions invoke others and start executions by, too.
+    for name in ["AWS_ENDPOINT_URL_LAMBDA", "AWS_ENDPOINT_URL_SFN"] {
+        environment.insert(name.to_owned(), format!("http://127.0.0.1:{DATA_PORT}"));
+    }
     if let Runtime::Python { minor } = runtime {
         let mut path = CODE.to_owned();
         if has_layers {

@@ -46,6 +46,8 @@ fn python_functions_run_under_the_vendors_client() {
     for (name, expected) in [
         ("_HANDLER", "app.handler"),
         ("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9000"),
+        ("AWS_ENDPOINT_URL_LAMBDA", "http://127.0.0.1:9000"),
+        ("AWS_ENDPOINT_URL_SFN", "http://127.0.0.1:9000"),
         ("AWS_LAMBDA_RUNTIME_API", "127.0.0.1:9001"),
         ("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "128"),
         ("AWS_LAMBDA_LOG_GROUP_NAME", "/aws/lambda/thumbnail"),
@@ -186,14 +188,16 @@ fn a_stem_has_what_all_functions_of_its_runtime_have_and_no_secret() {
 #[test]
 fn a_function_sets_its_own_names_and_cannot_set_reserved_ones() {
     let mut function = function("f");
-    for name in RESERVED_NAMES.into_iter().chain(["AWS_ENDPOINT_URL_S3", "PATH", "MINE"]) {
+    for name in RESERVED_NAMES.into_iter().chain(["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL_LAMBDA", "PATH", "MINE"]) {
         function.environment.insert(name.to_owned(), "own".to_owned());
     }
     let command = command_of(&function).unwrap();
     for name in RESERVED_NAMES.into_iter().chain(["AWS_ENDPOINT_URL_S3"]) {
         assert_ne!(value(&command, name), Some("own"), "{name}");
     }
-    assert_eq!((value(&command, "PATH"), value(&command, "MINE")), (Some("own"), Some("own")));
+    for name in ["AWS_ENDPOINT_URL_LAMBDA", "PATH", "MINE"] {
+        assert_eq!(value(&command, name), Some("own"), "{name}");
+    }
     assert_eq!(command.command, ["/var/task/bootstrap"]);
 }
 

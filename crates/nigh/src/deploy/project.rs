@@ -34,7 +34,10 @@ impl Project {
         };
         let file = match ProjectFile::parse(&path.display().to_string(), &text) {
             Err(ProjectFileError::NoTable { is_slip: false, .. }) => return Ok(None),
-            parsed => parsed.map_err(|error| CliError::Usage(error.to_string()))?,
+            parsed => parsed.map_err(|error| match error {
+                ProjectFileError::Toml { .. } => CliError::Unreadable(error.to_string()),
+                error => CliError::Usage(error.to_string()),
+            })?,
         };
         let name = match &file.name {
             Some(name) => name.clone(),

@@ -13,6 +13,7 @@ pub(super) fn faults(status: &Status) -> Vec<String> {
     if let Some(draining) = &status.draining {
         faults.push(format!("it is draining and rejects new requests: {draining}"));
     }
+    faults.extend(status.refused_writes.as_ref().map(|why| format!("writes are refused: {why}")));
     if let Some(cluster) = &status.cluster {
         faults.extend(cluster.servers.as_ref().and_then(|servers| servers.trouble()));
         if let Some(homes) = &cluster.homes {

@@ -39,9 +39,14 @@ impl Door {
 
     /// The definition of a state machine; none if there is none of this name.
     pub(crate) async fn definition(&self, name: &str) -> Result<Option<String>, ClientError> {
+        Ok(self.described(name).await?.and_then(|found| found["definition"].as_str().map(str::to_owned)))
+    }
+
+    /// What the API says of a state machine; none if there is none of this name.
+    pub(super) async fn described(&self, name: &str) -> Result<Option<Value>, ClientError> {
         let body = json!({ "stateMachineArn": self.machine(name) });
         match self.client.call("DescribeStateMachine", &body).await {
-            Ok(found) => Ok(found["definition"].as_str().map(str::to_owned)),
+            Ok(found) => Ok(Some(found)),
             Err(ClientError::Refused { code, .. }) if code == "StateMachineDoesNotExist" => Ok(None),
             Err(error) => Err(error),
         }
@@ -67,7 +72,8 @@ impl Door {
         self.client.call("DeleteStateMachine", &json!({ "stateMachineArn": self.machine(name) })).await.map(drop)
     }
 
-    /// What the API answers, and whether the machine was `created` or `changed`.
+    /// What the API answers, and whether the machine was `created` or `changed`. The tags of the creation are set in both
+    /// cases; a change leaves the others.
     pub(super) async fn create_or_change(
         &self,
         name: &str,
@@ -76,7 +82,12 @@ impl Door {
     ) -> Result<(Value, &'static str), ClientError> {
         match self.client.call("CreateStateMachine", &creation).await {
             Err(ClientError::Refused { code, .. }) if code == "StateMachineAlreadyExists" => {
-                let change = json!({ "stateMachineArn": self.machine(name), "definition": definition });
+                let arn = self.machine(name);
+                // Before the definition, which may rely on what the tags declare.
+                if let Some(tags) = creation.get("tags") {
+                    self.client.call("TagResource", &json!({ "resourceArn": arn, "tags": tags })).await?;
+                }
+                let change = json!({ "stateMachineArn": arn, "definition": definition });
                 Ok((self.client.call("UpdateStateMachine", &change).await?, "changed"))
             }
             made => Ok((made?, "created")),

@@ -1,4 +1,4 @@
-"""The function: it counts the lines and words of each new text and writes the counts beside it."""
+"""The function: it counts the lines and words of each new text, and writes the counts to a folder beside it."""
 
 import json
 from urllib.parse import unquote_plus
@@ -15,8 +15,8 @@ def handle(event, context):
         key = unquote_plus(record["s3"]["object"]["key"])
         text = s3.get_object(Bucket=bucket, Key=key)["Body"].read().decode()
         count = {"key": key, "lines": len(text.splitlines()), "words": len(text.split())}
-        # Not below the prefix of the trigger: this function would be called for its own results.
-        s3.put_object(Bucket=bucket, Key=f"counts/{key}.json", Body=json.dumps(count).encode())
+        # In a folder of another name than the trigger's: the function must not run for its own results.
+        s3.put_object(Bucket=bucket, Key=f"counts-of-{key}.json", Body=json.dumps(count).encode())
         print("counted", key)
         counts.append(count)
     return counts

@@ -16,7 +16,8 @@ class Handle(unittest.TestCase):
             [count] = main.handle(EVENT, None)
         self.assertEqual((count["lines"], count["words"]), (2, 3))
         written = s3.put_object.call_args.kwargs
-        self.assertEqual(written["Key"], f"counts/{count['key']}.json")
+        self.assertEqual(written["Key"], f"counts-of-{count['key']}.json")
+        self.assertFalse(written["Key"].startswith("{{name}}/"), "the trigger would run it for its own results")
         self.assertEqual(json.loads(written["Body"]), count)
 
 

@@ -217,8 +217,10 @@ fn lists_for_programs_have_their_documented_form() {
     std::fs::write(&machine, r#"{"StartAt": "A", "States": {"A": {"Type": "Pass", "End": true}}}"#).unwrap();
     node.ok(["workflow", "create", "wf", machine.to_str().unwrap()]);
     node.ok(["workflow", "start", "wf", "--watch"]);
+    node.ok(["deploy", "f", "--every", "1 h"]);
 
-    let documents: [(&str, &[&str]); 7] = [
+    let documents: [(&str, &[&str]); 8] = [
+        ("schedules ls", &["schedules", "ls"]),
         ("activations", &["activations"]),
         ("functions ls", &["functions", "ls"]),
         ("workflow ls", &["workflow", "ls"]),

@@ -243,6 +243,8 @@ fn an_event_that_waits_for_another_attempt_says_what_went_wrong() {
     assert_eq!((&event["state"], &event["attempts"]), (&json!("waiting"), &json!(1)), "{event}");
     assert_eq!((&event["last_error"], &event["reason"]), (&json!("ValueError: asked to"), &Value::Null));
     assert!(node.ok(["events", "list", "--all"]).contains("ValueError: asked to"));
+    let of = |function: &str| node.json(["events", "list", "--all", "--function", function])["events"].clone();
+    assert_eq!((of("worker").as_array().unwrap().len(), of("other")), (1, json!([])));
     node.ok(["events", "drop", event["id"].as_str().unwrap()]);
 }
 

@@ -30,6 +30,8 @@ mod learning;
 mod load;
 mod metrics;
 mod namespaces;
+mod nested;
+mod newcomers;
 mod object_features;
 mod openwhisk;
 mod page_views;

@@ -111,7 +111,7 @@ fn every_python_template_deploys_answers_its_event_and_passes_its_own_test() {
     let counted = deployed_and_tried(&node, "python-s3", &counts);
     assert_eq!((&counted[0]["key"], &counted[0]["lines"]), (&json!("python-s3/hello.txt"), &json!(5)));
     node.ok(["objects", "cp", text.to_str().unwrap(), "nigh://inbox/python-s3/again.txt"]);
-    let result = "nigh://inbox/counts/python-s3/again.txt.json";
+    let result = "nigh://inbox/counts-of-python-s3/again.txt.json";
     wait_for("the new object to be counted", || node.nigh(["objects", "cp", result, "-"]).status.success());
 
     let steps = folder("workflow");

@@ -114,6 +114,9 @@ fn deploy_schedules_a_function_and_the_command_lists_pauses_and_removes_its_sche
     assert_eq!((&first["ScheduleExpression"], &first["State"]), (&json!("rate(1 hour)"), &json!("ENABLED")));
     let next = first["NextRun"].as_f64().unwrap() - first["LastRun"].as_f64().unwrap();
     assert!((next - 3600.0).abs() < 0.001, "{first}");
+    assert_eq!(node.json(["schedules", "ls", "rep", "--function", "report"]).as_array().unwrap().len(), 1);
+    assert_eq!(node.json(["schedules", "ls", "--function", "other"]), json!([]));
+    assert_eq!(node.json(["schedules", "ls", "--limit", "0"]), json!([]));
     let table = node.ok(["schedules", "ls"]);
     assert!(table.contains("rate(1 hour)") && table.contains("report"), "{table}");
 

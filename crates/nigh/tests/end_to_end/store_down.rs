@@ -276,6 +276,8 @@ fn a_full_disk_below_the_journal_refuses_writes_loses_none_and_goes_on_when_ther
     world.fails_with(refuse(503));
     fill(&world, &mut written);
     assert!(written >= disk_mib / 4, "{written} MiB were taken");
+    let told = world.node.ok(["status"]);
+    assert!(told.contains("writes are refused: "), "{told}");
     all_are_read(&world, 0, written);
     world.is_well();
     all_are_stored(&world, 0, written);

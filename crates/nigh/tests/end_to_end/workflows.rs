@@ -211,7 +211,16 @@ def handler(event, context):
     let file = definition(&node, "stages", &machine);
     let refused = node.nigh(["workflow", "create", "stages", &file, "--scratch", "nowhere/stages/"]);
     assert!(!refused.status.success(), "a folder of a bucket that is not there was taken");
-    node.ok(["workflow", "create", "stages", &file, "--scratch", "between/stages/"]);
+    // A folder that comes later is one all the same, and stays.
+    node.ok(["workflow", "create", "stages", &file]);
+    let changed = node.ok(["workflow", "create", "stages", &file, "--scratch", "between/stages/"]);
+    assert_eq!(changed, "changed stages\n");
+    node.ok(["workflow", "create", "stages", &file]);
+    let shown = node.ok(["workflow", "show", "stages"]);
+    assert!(shown.contains("scratch") && shown.contains("between/stages/"), "{shown}");
+    let kind = node.nigh(["workflow", "create", "stages", &file, "--express"]);
+    assert_eq!(kind.status.code(), Some(2), "{kind:?}");
+    assert!(String::from_utf8_lossy(&kind.stderr).contains("nigh workflow rm stages"), "{kind:?}");
     let policy = node.json(["objects", "policy", "nigh://between"]);
     assert!(policy.to_string().contains("ephemeral"), "{policy}");
     let run = node.nigh(["workflow", "start", "stages", "{}", "--name", "run", "--watch"]);
