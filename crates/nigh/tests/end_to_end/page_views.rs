@@ -120,12 +120,34 @@ fn the_views_of_a_node_show_what_ran_where_objects_are_and_what_changes() {
     assert_eq!(object["users"][id]["function"], "reader", "{object}");
     let (status, body) = request(&node, "GET /v1/objects/default/inbox?key=a.txt&bytes=6", b"");
     assert_eq!((status, body.as_slice()), (200, &b"twelve"[..]));
-    assert_eq!(view(&node, "cluster")["members"][&name]["running"], 0);
+    let largest = view(&node, "cached");
+    let first = largest["objects"].as_array().unwrap().iter().find(|one| one["bucket"] == "inbox").unwrap();
+    assert!(first["key"] == "a.txt" && first["cached"][&name].is_object(), "{largest}");
+    assert!(first["bytes"].as_u64().unwrap() >= 12 && largest["node"] == name.as_str(), "{largest}");
+    let cluster = view(&node, "cluster");
+    assert_eq!((&cluster["members"][&name]["running"], &cluster["table"]), (&json!(0), &Value::Null));
+    top_shows_all_views(&node);
 
     for wrong in ["function?function=nothing", "objects?bucket=inbox&key=none", "workflows?workflow=none"] {
         assert_eq!(request(&node, &format!("GET /v1/views/{wrong}"), b"").0, 404, "{wrong}");
     }
     assert_eq!(request(&node, "GET /v1/views/hierarchy?unknown=1", b"").0, 400);
+}
+
+/// `nigh top` prints all views once, as text and as a line of JSON, and shows the line again.
+fn top_shows_all_views(node: &Node) {
+    let text = node.ok(["top", "--once"]);
+    for part in ["memory", "FUNCTION", "reader", "OBJECT", "inbox/a.txt", "EVENT"] {
+        assert!(text.contains(part), "{part} in\n{text}");
+    }
+    let look = node.ok(["--json", "top", "-n", "1"]);
+    let read: Value = serde_json::from_str(&look).unwrap();
+    assert_eq!(read["functions"]["order"][0], "reader", "{look}");
+    assert!(read["objects"]["objects"].is_array() && read["events"]["dead"] == 0, "{look}");
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), &look).unwrap();
+    let replayed = node.ok(["top", "--once", "--replay", file.path().to_str().unwrap()]);
+    assert!(replayed.contains("inbox/a.txt") && replayed.contains("reader"), "{replayed}");
 }
 
 #[test]
