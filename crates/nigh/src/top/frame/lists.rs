@@ -73,7 +73,7 @@ impl Frame<'_> {
                 let (bucket, key) = (text(one, "/bucket"), text(one, "/key"));
                 let name = format!("{bucket}/{key}");
                 let fault = object_fault(one);
-                if !self.filter.takes(&[&name], !fault.is_empty()) {
+                if !self.filter.takes(&[name.as_str()], !fault.is_empty()) {
                     return None;
                 }
                 let nodes: Vec<&str> = members(one, "/cached").map(|(node, _)| node.as_str()).collect();
