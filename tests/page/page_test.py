@@ -237,7 +237,7 @@ class PageTest(unittest.TestCase):
         print(done.stdout)
         self.assertEqual(done.returncode, 0, f"{done.stdout}\n{done.stderr}")
         report = json.loads(done.stdout)
-        self.assertGreaterEqual(report["views"], 13 * 3)
+        self.assertGreaterEqual(report["views"], 14 * 3)
 
     def test_2_a_page_says_that_it_is_cut_off_and_asks_who_it_is_after_a_restart(self) -> None:
         """The node ends under the open page, and comes back at the same address."""

@@ -42,6 +42,7 @@ function views() {
         ["buckets", "#/objects"],
         bucket && ["objects", `#/objects/${part(bucket)}`],
         bucket && key && ["object", `#/objects/${part(bucket)}?key=${part(key)}`],
+        ["largest", "#/objects?largest=true"],
         ["workflows", "#/workflows"],
         workflow && ["workflow", `#/workflows/${part(workflow)}`],
         workflow && execution && ["execution", `#/workflows/${part(workflow)}/${part(execution)}`],

@@ -10,12 +10,15 @@
 //! against the budget too. So does `slack`: what copies take together beyond their own costs, and free when they go.
 
 mod index;
+mod largest;
 
 use nigh_data::{Cost, ObjectId, fetch_us};
 use nigh_protocol::{Copy, CopyStore};
 use nigh_terms::{ShardId, Version};
 
 use self::index::{CacheEntry, Index, PackedName};
+pub use self::largest::LargeCopy;
+pub(crate) use self::largest::LargestCopies;
 use crate::eviction::{DEFAULT_DOUBTFUL, DefaultPolicy, Facts, Order, Origin, Slot, Slots};
 use crate::holdings::{ChangeLog, CursorState, HoldingChange, HoldingsCursor, HoldingsPage};
 use crate::kept::CachedCopy;

@@ -28,6 +28,7 @@ mod uploads;
 mod write_back;
 mod write_order;
 
+pub use cache::LargeCopy;
 pub use holdings::{HoldingChange, HoldingsCursor, HoldingsPage};
 /// The memory as a member of a cluster.
 pub mod cluster {

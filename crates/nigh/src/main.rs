@@ -150,7 +150,7 @@ enum Command {
     Explain(explain::ExplainArgs),
     /// Show the running node, and what is wrong with it
     Status(status::StatusArgs),
-    /// Show the running node's memory hierarchy and functions, again each second
+    /// Show the running node's memory hierarchy, functions, objects and failed events, again each second
     Top(top::TopArgs),
     /// Print the running node's metrics, as Prometheus text or JSON
     Metrics,

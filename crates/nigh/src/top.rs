@@ -1,23 +1,35 @@
-//! `nigh top`: the node's memory hierarchy and its functions in a terminal, again each second.
+//! `nigh top`: the node's memory hierarchy, functions, largest cached objects and failed events in a terminal, again each
+//! second.
 //!
-//! It shows the documents of the page (`/views/hierarchy`, `/views/functions`). `--json` prints them, a line a look, and
+//! It shows documents of the page (`/views/…`, `/explain`, `/logs`). `--json` prints the lists' documents, a line a look, and
 //! `--replay` shows such lines. It changes nothing.
 
 mod bar;
+mod fields;
 mod frame;
+mod keys;
+mod page;
+mod row;
+mod screen;
+mod source;
+mod state;
+mod window;
 
-use std::collections::VecDeque;
-use std::io::{self, IsTerminal as _, Write as _, stdin, stdout};
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::io::{self, IsTerminal as _, stdin, stdout};
+use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
-use nigh_node::client::AdminClient;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
 
-use self::frame::{Frame, Sort, TopView};
+use self::frame::{Frame, ObjectOrder, Sort, TopView};
+use self::keys::{Key, KeyDecoder};
+use self::row::Filter;
+use self::screen::{Screen, size};
+use self::source::{Look, LookRequest, Source};
+use self::state::{Command, TopState};
+use self::window::MARK_COLUMNS;
 use crate::context::Globals;
 use crate::dev::keys::KeyTerminal;
 use crate::end_signals::EndSignals;
@@ -25,15 +37,21 @@ use crate::error::CliError;
 use crate::output;
 use crate::printable;
 
-/// The size of a terminal that does not tell its own.
-const SIZE: (usize, usize) = (80, 24);
-/// Keys that may wait.
-const KEYS_MAX: usize = 16;
+/// Bytes of keys that may wait.
+const KEYS_MAX: usize = 64;
+/// How long a lone escape waits for the rest of a key.
+const ESCAPE_WAITS: Duration = Duration::from_millis(50);
 
 /// Options of `nigh top`.
 #[derive(Args)]
 #[command(after_help = "\
-Keys: 1 hierarchy, 2 functions, s sorts, space freezes, q ends.
+Keys:
+  1 2 3 4   hierarchy, functions, largest cached objects, failed events
+  /         show only names with the text that follows; with ! in front, all others
+  f         show only what has a fault
+  s, space  sort, freeze
+  j k       move, as the arrows do; Enter opens details, l the log, Esc goes back
+  q         end
 
 Examples:
   nigh top
@@ -61,78 +79,41 @@ fn seconds(text: &str) -> Result<f64, String> {
     if (0.1..=3600.0).contains(&seconds) { Ok(seconds) } else { Err("it is 0.1 to 3600".to_owned()) }
 }
 
-/// What a look brings.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Look {
-    hierarchy: Value,
-    functions: Value,
-}
-
-/// Where looks come from.
-enum Source {
-    Node(AdminClient),
-    Recorded(VecDeque<Look>),
-}
-
-impl Source {
-    fn open(args: &TopArgs, globals: &Globals) -> Result<Self, CliError> {
-        match &args.replay {
-            None => Ok(Self::Node(globals.admin()?)),
-            Some(file) => Ok(Self::Recorded(recorded(file)?)),
-        }
-    }
-
-    /// The next look; none if a recording is over.
-    async fn next(&mut self, sort: Sort) -> Result<Option<Look>, CliError> {
-        match self {
-            Self::Recorded(looks) => Ok(looks.pop_front()),
-            Self::Node(admin) => Ok(Some(Look {
-                hierarchy: admin.get("/views/hierarchy").await?,
-                functions: admin.get(&format!("/views/functions?sort={}", sort.name())).await?,
-            })),
-        }
-    }
-}
-
-/// The looks in a file, a line each.
-fn recorded(file: &Path) -> Result<VecDeque<Look>, CliError> {
-    let text = std::fs::read_to_string(file)
-        .map_err(|source| CliError::Local { what: format!("reading {}", file.display()), source })?;
-    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-    let read = lines.map(|(at, line)| {
-        serde_json::from_str::<Look>(line).map_err(|error| {
-            let (file, line) = (file.display(), at + 1);
-            CliError::Usage(format!("{file}:{line} is no look that `nigh --json top` has printed: {error}"))
-        })
-    });
-    read.collect()
-}
-
 /// Shows looks until an end is asked for.
 pub(crate) async fn run(args: &TopArgs, globals: &Globals) -> Result<(), CliError> {
-    let mut source = Source::open(args, globals)?;
+    let source = Source::open(args.replay.as_deref(), globals).await?;
     let is_watched = stdin().is_terminal() && stdout().is_terminal();
     if globals.json || args.once || !is_watched {
-        return print(args, globals.json, &mut source).await;
+        return print(args, globals.json, source).await;
     }
-    watch(args, &mut source).await
+    watch(args, source).await
 }
 
 /// Prints looks: one as text, or lines of JSON.
-async fn print(args: &TopArgs, json: bool, source: &mut Source) -> Result<(), CliError> {
+async fn print(args: &TopArgs, json: bool, mut source: Source) -> Result<(), CliError> {
     let number = if args.once || !json { 1 } else { args.number.unwrap_or(u64::MAX) };
+    let all = LookRequest { sort: Sort::Time, is_filtered: false, with_objects: true };
     for count in 0..number {
         if count > 0 {
             tokio::time::sleep(Duration::from_secs_f64(args.delay)).await;
         }
-        let Some(look) = source.next(Sort::Time).await? else { return Ok(()) };
+        let Some(look) = source.next(all).await? else { return Ok(()) };
         if json {
             output::line(serde_json::to_string(&look)?)?;
             continue;
         }
         let (width, _) = size();
-        for view in [TopView::Hierarchy, TopView::Functions] {
-            let frame = Frame { look: &look, earlier: None, view, sort: Sort::Time, is_frozen: false, cut: None };
+        for view in TopView::ALL {
+            let frame = Frame {
+                look: &look,
+                earlier: None,
+                view,
+                sort: Sort::Time,
+                object_order: ObjectOrder::Bytes,
+                filter: Filter::default(),
+                is_frozen: false,
+                cut: None,
+            };
             let lines = frame.lines(width, usize::MAX);
             lines.iter().try_for_each(|line| output::line(printable::shown(&stdout(), line)))?;
         }
@@ -140,125 +121,118 @@ async fn print(args: &TopArgs, json: bool, source: &mut Source) -> Result<(), Cl
     Ok(())
 }
 
-/// The columns and rows of the terminal.
-fn size() -> (usize, usize) {
-    match rustix::termios::tcgetwinsize(stdout()) {
-        Ok(size) if size.ws_col > 0 && size.ws_row > 0 => (usize::from(size.ws_col), usize::from(size.ws_row)),
-        _ => SIZE,
-    }
-}
-
-/// The terminal's second screen. Dropped, the first is as it was.
-struct Screen;
-
-impl Screen {
-    fn open() -> Result<Self, CliError> {
-        write("\u{1b}[?1049h\u{1b}[?25l")?;
-        Ok(Self)
-    }
-
-    fn show(&self, lines: &[String]) -> Result<(), CliError> {
-        let mut text = "\u{1b}[H".to_owned();
-        for (at, line) in lines.iter().enumerate() {
-            if at > 0 {
-                text.push_str("\r\n");
-            }
-            text.push_str(&printable::shown(&stdout(), line));
-            // What an earlier, longer line has left.
-            text.push_str("\u{1b}[K");
-        }
-        text.push_str("\u{1b}[J");
-        write(&text)
-    }
-}
-
-impl Drop for Screen {
-    fn drop(&mut self) {
-        // A terminal that is gone cannot be set back.
-        let _ = write("\u{1b}[?25h\u{1b}[?1049l");
-    }
-}
-
-fn write(text: &str) -> Result<(), CliError> {
-    let mut out = stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(CliError::Output)
-}
-
 fn local(what: &str) -> impl FnOnce(io::Error) -> CliError + '_ {
     move |source| CliError::Local { what: what.to_owned(), source }
 }
 
+/// The last look, the one before, and for how long the node has not answered.
+#[derive(Default)]
+struct Looks {
+    last: Option<Look>,
+    earlier: Option<Look>,
+    cut: Option<(Instant, String)>,
+}
+
+impl Looks {
+    /// Takes the next look. False if a recording is over.
+    async fn take(&mut self, source: &mut Source, asked: LookRequest) -> bool {
+        match source.next(asked).await {
+            Ok(Some(mut next)) => {
+                if next.objects.is_null()
+                    && let Some(last) = &self.last
+                {
+                    next.objects = last.objects.clone();
+                }
+                self.earlier = self.last.replace(next);
+                self.cut = None;
+            }
+            Ok(None) => return false,
+            // A node that is away may come back.
+            Err(error) => {
+                let since = self.cut.take().map_or_else(Instant::now, |(since, _)| since);
+                self.cut = Some((since, error.to_string()));
+            }
+        }
+        true
+    }
+
+    fn cut(&self) -> Option<(u64, &str)> {
+        self.cut.as_ref().map(|(since, why)| (since.elapsed().as_secs(), why.as_str()))
+    }
+
+    /// The frame of the last look; none if there is none yet.
+    fn frame<'a>(&'a self, state: &'a TopState) -> Option<Frame<'a>> {
+        Some(state.frame(self.last.as_ref()?, self.earlier.as_ref(), self.cut()))
+    }
+
+    fn draw(&self, state: &TopState, screen: &Screen) -> Result<(), CliError> {
+        match self.frame(state) {
+            Some(frame) => screen.show(&state.screen(&frame, size())),
+            None => {
+                let why = self.cut().map_or("asking the node", |(_, why)| why);
+                screen.show(&[why.to_owned()])
+            }
+        }
+    }
+}
+
 /// Shows looks on the terminal, and does what keys ask for.
-async fn watch(args: &TopArgs, source: &mut Source) -> Result<(), CliError> {
+async fn watch(args: &TopArgs, mut source: Source) -> Result<(), CliError> {
     let (press, mut pressed) = mpsc::channel(KEYS_MAX);
     let mut signals = EndSignals::handle().map_err(local("handling signals"))?;
     let _keys = KeyTerminal::open(move |key| !matches!(press.try_send(key), Err(mpsc::error::TrySendError::Closed(_))))
         .map_err(local("reading keys"))?;
     let screen = Screen::open()?;
-    let (mut view, mut sort, mut is_frozen) = (TopView::Hierarchy, Sort::Time, false);
-    let (mut look, mut earlier): (Option<Look>, Option<Look>) = (None, None);
-    let mut cut: Option<(Instant, String)> = None;
+    let (mut state, mut decoder, mut looks) = (TopState::default(), KeyDecoder::default(), Looks::default());
+    let delay = Duration::from_secs_f64(args.delay);
     let mut looks_left = args.number.unwrap_or(u64::MAX);
+    let mut due = Instant::now();
     loop {
-        if !is_frozen {
-            match source.next(sort).await {
-                Ok(Some(next)) => {
-                    earlier = look.replace(next);
-                    cut = None;
+        if Instant::now() >= due {
+            due = Instant::now() + delay;
+            if !state.is_frozen() {
+                if !looks.take(&mut source, state.request()).await {
+                    return Ok(());
                 }
-                Ok(None) => return Ok(()),
-                // A node that is away may come back.
-                Err(error) => cut = Some((cut.map_or_else(Instant::now, |(since, _)| since), error.to_string())),
-            }
-            looks_left = looks_left.saturating_sub(1);
-        }
-        let (width, height) = size();
-        match &look {
-            Some(look) => {
-                let cut = cut.as_ref().map(|(since, why)| (since.elapsed().as_secs(), why.as_str()));
-                let frame = Frame { look, earlier: earlier.as_ref(), view, sort, is_frozen, cut };
-                screen.show(&frame.lines(width, height))?;
-            }
-            None => {
-                let why = cut.as_ref().map_or("asking the node", |(_, why)| why.as_str());
-                screen.show(&[why.to_owned()])?;
+                looks_left = looks_left.saturating_sub(1);
             }
         }
+        looks.draw(&state, &screen)?;
         if looks_left == 0 {
             return Ok(());
         }
-        tokio::select! {
-            () = tokio::time::sleep(Duration::from_secs_f64(args.delay)) => {}
+        let wakes = if decoder.is_begun() { due.min(Instant::now() + ESCAPE_WAITS) } else { due };
+        let key: Option<Key> = tokio::select! {
+            () = sleep_until(wakes) => decoder.settle(),
             () = signals.end() => return Ok(()),
-            key = pressed.recv() => match key {
-                None | Some('q') => return Ok(()),
-                Some('1') => view = TopView::Hierarchy,
-                Some('2') => view = TopView::Functions,
-                Some('s') => sort = sort.next(),
-                Some(' ') => is_frozen = !is_frozen,
-                Some(_) => {}
+            byte = pressed.recv() => match byte {
+                None => return Ok(()),
+                // The terminal gives bytes, each as the character with its number.
+                Some(byte) => u8::try_from(u32::from(byte)).ok().and_then(|byte| decoder.push(byte)),
             },
+        };
+        let Some(key) = key else { continue };
+        let rows = state.rows(looks.frame(&state).as_ref(), size().0);
+        match state.press(key, &rows) {
+            Command::Draw => {}
+            // A recording goes on by itself.
+            Command::Look if source.is_node() => due = Instant::now(),
+            Command::Look => {}
+            Command::Open(request) => {
+                let rows = source
+                    .page(&request, size().0.saturating_sub(MARK_COLUMNS))
+                    .await
+                    .map_err(|error| error.to_string());
+                state.open(request, rows);
+            }
+            Command::Quit => return Ok(()),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
-
-    #[test]
-    fn a_recording_is_read_as_it_was_printed_and_a_wrong_line_is_named() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        let look = Look { hierarchy: json!({"at": 1}), functions: json!({}) };
-        let line = serde_json::to_string(&look).unwrap();
-        std::fs::write(file.path(), format!("{line}\n\n{line}\n")).unwrap();
-        assert_eq!(recorded(file.path()).unwrap(), [look.clone(), look]);
-        std::fs::write(file.path(), format!("{line}\nnothing\n")).unwrap();
-        let error = recorded(file.path()).unwrap_err().to_string();
-        assert!(error.contains(":2 is no look"), "{error}");
-    }
 
     #[test]
     fn a_delay_has_bounds() {

@@ -1,6 +1,7 @@
 //! What the page and `nigh top` show: each view is one bounded JSON document, given once by `GET /views/{view}` and kept
 //! up to date by `GET /live?view=`.
 
+mod cached;
 mod cluster;
 mod functions;
 mod objects;
@@ -42,6 +43,8 @@ pub(super) enum ViewName {
     Function,
     /// The buckets of a namespace, the objects of a `bucket`, or one object if `key` is given too.
     Objects,
+    /// The objects of a namespace whose cached copies take most of this node's memory, and which nodes have copies.
+    Cached,
     /// The state machines of a namespace, the executions of one (`workflow`), or one `execution`.
     Workflows,
     /// The members of the cluster.
@@ -81,6 +84,7 @@ pub(super) enum View {
     Buckets { namespace: Namespace },
     Objects { namespace: Namespace, bucket: BucketName, prefix: String, after: Option<String> },
     Object { namespace: Namespace, bucket: BucketName, key: ObjectKey },
+    Cached { namespace: Namespace, limit: usize },
     Workflows { namespace: Namespace, after: Option<WorkflowName> },
     Workflow { namespace: Namespace, workflow: WorkflowName },
     Execution { namespace: Namespace, workflow: WorkflowName, execution: WorkflowName },
@@ -109,6 +113,7 @@ impl View {
                 (Some(bucket), Some(key)) => Self::Object { namespace, bucket, key },
                 (None, Some(_)) => return Err(missing("bucket")),
             },
+            ViewName::Cached => Self::Cached { namespace, limit },
             ViewName::Workflows => match (workflow, execution) {
                 (None, None) => {
                     let after = after.as_deref().map(WorkflowName::new).transpose();
@@ -126,7 +131,11 @@ impl View {
     pub(super) const fn every(&self) -> Duration {
         match self {
             Self::Hierarchy | Self::Functions { .. } | Self::Function { .. } | Self::Execution { .. } => QUICK,
-            Self::Workflows { .. } | Self::Workflow { .. } | Self::Cluster | Self::Events { .. } => SLOW,
+            Self::Cached { .. }
+            | Self::Workflows { .. }
+            | Self::Workflow { .. }
+            | Self::Cluster
+            | Self::Events { .. } => SLOW,
             Self::Buckets { .. } | Self::Objects { .. } | Self::Object { .. } => RARE,
         }
     }
@@ -144,6 +153,7 @@ impl View {
                 value(&objects::objects(node, namespace, bucket, prefix, after.as_ref()).await?)
             }
             Self::Object { namespace, bucket, key } => value(&objects::object(node, namespace, bucket, key).await?),
+            Self::Cached { namespace, limit } => value(&cached::cached(node, namespace, *limit).await?),
             Self::Workflows { namespace, after } => Ok(workflows::machines(node, namespace, after.as_ref())),
             Self::Workflow { namespace, workflow } => workflows::executions(node, namespace, workflow).await,
             Self::Execution { namespace, workflow, execution } => {
@@ -190,6 +200,7 @@ mod tests {
         let functions = View::Functions { namespace: namespace.clone(), order, after: None, limit: ROWS_MAX };
         assert_eq!(view("view=functions&sort=errors&limit=100000"), Ok(functions));
         assert_eq!(view("view=objects"), Ok(View::Buckets { namespace: namespace.clone() }));
+        assert_eq!(view("view=cached&limit=7"), Ok(View::Cached { namespace: namespace.clone(), limit: 7 }));
         let (bucket, key) = (BucketName::new("inbox").unwrap(), ObjectKey::new("a b").unwrap());
         assert_eq!(view("view=objects&bucket=inbox&key=a%20b"), Ok(View::Object { namespace, bucket, key }));
     }

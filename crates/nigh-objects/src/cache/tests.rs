@@ -74,6 +74,25 @@ fn who_follows_the_copies_knows_them_from_whatever_they_were_told() {
 }
 
 #[test]
+fn the_largest_copies_of_a_namespace_are_found_however_the_shelf_is_walked() {
+    let mut shelf = shelf(10_000, 10_000);
+    (0..40).for_each(|key| drop(put(&mut shelf, &object("n", key), 0, bytes(10 + u64::from(key)))));
+    put(&mut shelf, &object("m", 1), 0, bytes(5_000));
+    shelf.forget(&object("n", 39));
+    for slots in [1, 7, 1000] {
+        let mut largest = LargestCopies::new(&Namespace::new("n").unwrap(), 3);
+        let mut next = Some(0);
+        while let Some(from) = next {
+            next = shelf.offer_to(&mut largest, from, slots);
+        }
+        let found: Vec<_> = largest.found().into_iter().map(|one| (one.object, one.bytes)).collect();
+        assert_eq!(found, [38, 37, 36].map(|key| (object("n", key), 10 + u64::from(key))), "{slots} slots at a time");
+    }
+    let mut none = LargestCopies::new(&Namespace::new("n").unwrap(), 0);
+    assert_eq!((shelf.offer_to(&mut none, 0, 1000), none.found().len()), (None, 0));
+}
+
+#[test]
 fn what_was_written_and_not_read_goes_before_what_was_read() {
     let mut shelf = shelf(30, 10);
     for key in 1..=3 {

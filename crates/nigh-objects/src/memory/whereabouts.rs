@@ -2,9 +2,11 @@
 //! For people: nothing here is a read, changes what is cached, or waits.
 
 use nigh_data::ObjectId;
-use nigh_terms::{NodeNumber, ShardId, Version};
+use nigh_terms::{Namespace, NodeNumber, ShardId, Version};
 
-use super::ObjectMemory;
+use super::{HOLDINGS_AT_ONCE, ObjectMemory};
+use crate::LargeCopy;
+use crate::cache::LargestCopies;
 
 /// What this process knows of the copies of one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +52,18 @@ impl ObjectMemory {
         };
         let shard = self.0.coherence.shards.of(object);
         Whereabouts { shard, cached, home: self.0.coherence.copies_known(object) }
+    }
+
+    /// The cached copies of `namespace` that take most memory: `count` at most, the largest first. Looks at all copies, a part
+    /// at a time, so that readers do not wait long for the cache.
+    #[must_use]
+    pub fn largest_copies(&self, namespace: &Namespace, count: usize) -> Vec<LargeCopy> {
+        let mut largest = LargestCopies::new(namespace, count);
+        let mut next = Some(0);
+        while let Some(from) = next {
+            next = self.0.shelf().offer_to(&mut largest, from, HOLDINGS_AT_ONCE);
+        }
+        largest.found()
     }
 
     /// The number of invalidations that the homes in this process have sent and nobody has acknowledged yet.

@@ -135,6 +135,26 @@ export interface Member {
     unpushed?: number;
     unpushed_bytes?: number;
     unpushed_oldest_ms?: number;
+    trouble?: string;
+}
+
+export interface MemberRow {
+    node: string;
+    version?: string | null;
+    roles: string[];
+    state: "available" | "cordoned" | "draining" | "drained";
+    trouble?: string | null;
+    homes: number;
+    invocations?: number | null;
+}
+
+/** The members, as `nigh cluster ls` has them. */
+export interface ClusterTable {
+    format: number;
+    next_format?: number | null;
+    members: MemberRow[];
+    /** Nodes that are away and take no work when they come back. */
+    absent: { node: string; availability: string; since: string }[];
 }
 
 export interface Run {
@@ -167,6 +187,7 @@ export interface ListedFunction extends Partial<Figures> {
     timeout_ms: number;
     modified: number;
     running: number;
+    ways?: { least: number; most: number };
 }
 
 export interface FunctionList {
@@ -234,6 +255,16 @@ export interface ObjectsView {
     unanswered?: Record<string, string>;
 }
 
+/** The objects whose copies take most memory of this node. */
+export interface CachedList {
+    namespace: string;
+    node: string;
+    copies: number;
+    cached_bytes: number;
+    objects: ({ bucket: string; key: string; bytes: number } & Copies)[];
+    unanswered: Record<string, string>;
+}
+
 export interface ObjectPage extends ListedObject {
     namespace: string;
     bucket: string;
@@ -270,6 +301,8 @@ export interface Explanation {
         stack_trace?: string[];
         notes: string[];
         placement: string;
+        trace_id?: string | null;
+        exceeded?: { setting: string; limit_us?: number; booked?: number } | null;
         log: string;
         log_omitted: number;
         data_calls_omitted: number;

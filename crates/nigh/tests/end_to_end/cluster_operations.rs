@@ -7,6 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::cluster_workflows::Nodes;
+use crate::page_views::view_of;
 use crate::platform::{NIGH, PATIENCE, command, wait_for};
 
 /// What a node says of another; null if that is no member.
@@ -83,6 +84,11 @@ fn a_cordoned_node_gets_no_invocations_and_no_homes_over_its_restart_until_it_is
     for asked in 0..3 {
         wait_for("all to see the cordon", || member(&nodes, asked, "node-2")["state"] == "cordoned");
     }
+    wait_for("the page to show the cordon", || {
+        let page = view_of(&nodes.states[0], "cluster");
+        let rows = page["table"]["members"].as_array().cloned().unwrap_or_default();
+        rows.iter().any(|row| row["node"] == "node-2" && row["state"] == "cordoned")
+    });
     assert!(homes(&nodes, 2, "node-2") > 0, "it keeps its homes");
     let before = ran_at(&nodes, 1);
     for door in [0, 1, 2, 1, 0, 1] {
@@ -91,6 +97,9 @@ fn a_cordoned_node_gets_no_invocations_and_no_homes_over_its_restart_until_it_is
     wait_for("all records", || recorded(&nodes).len() == 6);
     assert_eq!(ran_at(&nodes, 1), before, "nothing runs there");
     assert!(ran_at(&nodes, 0) + ran_at(&nodes, 2) > 0);
+    wait_for("all members to say what they have cached", || {
+        nodes.states.iter().map(|node| view_of(node, "cached")).all(|cached| cached["unanswered"] == json!({}))
+    });
     assert!(
         nodes.ok(1, &["objects", "ls", "nigh://marks", "--recursive"]).contains("operated/"),
         "its S3 door answers"

@@ -2,8 +2,10 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use nigh_node::state_folder::StatePaths;
 use serde_json::{Value, json};
 
 use crate::platform::{Node, PATIENCE, python, wait_for};
@@ -25,8 +27,7 @@ def handler(event, context):
 "#;
 
 /// Sends a request to the admin API and gives the connection, to be read. In HTTP/1.0 an answer comes in one piece.
-fn send(node: &Node, head: &str, body: &[u8]) -> BufReader<UnixStream> {
-    let socket = node.endpoints()["admin_socket"].as_str().unwrap().to_owned();
+fn send(socket: &Path, head: &str, body: &[u8]) -> BufReader<UnixStream> {
     let mut stream = UnixStream::connect(socket).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let length = body.len();
@@ -35,19 +36,36 @@ fn send(node: &Node, head: &str, body: &[u8]) -> BufReader<UnixStream> {
     BufReader::new(stream)
 }
 
+fn socket(node: &Node) -> PathBuf {
+    PathBuf::from(node.endpoints()["admin_socket"].as_str().unwrap())
+}
+
 /// The status and the body of an answer.
-fn request(node: &Node, head: &str, body: &[u8]) -> (u16, Vec<u8>) {
+fn answer(mut sent: BufReader<UnixStream>) -> (u16, Vec<u8>) {
     let mut answer = Vec::new();
-    send(node, head, body).read_to_end(&mut answer).unwrap();
+    sent.read_to_end(&mut answer).unwrap();
     let end = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
     let status = std::str::from_utf8(&answer[..end]).unwrap().split(' ').nth(1).unwrap().parse().unwrap();
     (status, answer[end..].to_vec())
 }
 
-fn view(node: &Node, what: &str) -> Value {
-    let (status, body) = request(node, &format!("GET /v1/views/{what}"), b"");
+fn request(node: &Node, head: &str, body: &[u8]) -> (u16, Vec<u8>) {
+    answer(send(&socket(node), head, body))
+}
+
+fn view_at(socket: &Path, what: &str) -> Value {
+    let (status, body) = answer(send(socket, &format!("GET /v1/views/{what}"), b""));
     assert_eq!(status, 200, "{what}: {}", String::from_utf8_lossy(&body));
     serde_json::from_slice(&body).unwrap()
+}
+
+/// A view of the node with this state folder.
+pub(crate) fn view_of(state: &Path, what: &str) -> Value {
+    view_at(&StatePaths::new(state).admin_socket(), what)
+}
+
+fn view(node: &Node, what: &str) -> Value {
+    view_at(&socket(node), what)
 }
 
 /// The data of the next server-sent event.
@@ -74,7 +92,7 @@ fn the_views_of_a_node_show_what_ran_where_objects_are_and_what_changes() {
     assert_eq!(status, 200, "{}", String::from_utf8_lossy(&body));
     node.deploy_code("reader", MODULE, "256MiB");
 
-    let mut live = send(&node, "GET /v1/live?view=function&function=reader", b"");
+    let mut live = send(&socket(&node), "GET /v1/live?view=function&function=reader", b"");
     let first = next_event(&mut live);
     assert_eq!(
         (&first["snapshot"]["name"], &first["snapshot"]["last_runs"]),
@@ -120,12 +138,34 @@ fn the_views_of_a_node_show_what_ran_where_objects_are_and_what_changes() {
     assert_eq!(object["users"][id]["function"], "reader", "{object}");
     let (status, body) = request(&node, "GET /v1/objects/default/inbox?key=a.txt&bytes=6", b"");
     assert_eq!((status, body.as_slice()), (200, &b"twelve"[..]));
-    assert_eq!(view(&node, "cluster")["members"][&name]["running"], 0);
+    let largest = view(&node, "cached");
+    let first = largest["objects"].as_array().unwrap().iter().find(|one| one["bucket"] == "inbox").unwrap();
+    assert!(first["key"] == "a.txt" && first["cached"][&name].is_object(), "{largest}");
+    assert!(first["bytes"].as_u64().unwrap() >= 12 && largest["node"] == name.as_str(), "{largest}");
+    let cluster = view(&node, "cluster");
+    assert_eq!((&cluster["members"][&name]["running"], &cluster["table"]), (&json!(0), &Value::Null));
+    top_shows_all_views(&node);
 
     for wrong in ["function?function=nothing", "objects?bucket=inbox&key=none", "workflows?workflow=none"] {
         assert_eq!(request(&node, &format!("GET /v1/views/{wrong}"), b"").0, 404, "{wrong}");
     }
     assert_eq!(request(&node, "GET /v1/views/hierarchy?unknown=1", b"").0, 400);
+}
+
+/// `nigh top` prints all views once, as text and as a line of JSON, and shows the line again.
+fn top_shows_all_views(node: &Node) {
+    let text = node.ok(["top", "--once"]);
+    for part in ["memory", "FUNCTION", "reader", "OBJECT", "inbox/a.txt", "EVENT"] {
+        assert!(text.contains(part), "{part} in\n{text}");
+    }
+    let look = node.ok(["--json", "top", "-n", "1"]);
+    let read: Value = serde_json::from_str(&look).unwrap();
+    assert_eq!(read["functions"]["order"][0], "reader", "{look}");
+    assert!(read["objects"]["objects"].is_array() && read["events"]["dead"] == 0, "{look}");
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), &look).unwrap();
+    let replayed = node.ok(["top", "--once", "--replay", file.path().to_str().unwrap()]);
+    assert!(replayed.contains("inbox/a.txt") && replayed.contains("reader"), "{replayed}");
 }
 
 #[test]

@@ -3,13 +3,15 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
+use nigh_functions::function::Function;
 use nigh_functions::function_store::DeployedFunction;
-use nigh_terms::{ByteSize, FunctionName, Namespace, Timestamp};
+use nigh_terms::{ByteSize, FunctionName, Namespace, Timestamp, Ways};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::super::AdminSource;
 use super::super::refusal::Refusal;
+use crate::llc::ModelStatus;
 use crate::recent_invocations::EndedInvocation;
 use crate::recent_invocations::figures::{FunctionFigures, WINDOW_S, by_function, window_start};
 
@@ -33,6 +35,14 @@ pub(in crate::admin) enum FunctionOrder {
     Name,
 }
 
+/// The cache ways that a function needs, by the model of the last-level cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+struct WaysNeed {
+    /// Of the profiled input that needs least, and of the one that needs most.
+    least: Ways,
+    most: Ways,
+}
+
 /// A function in the list.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct ShownFunction {
@@ -41,6 +51,8 @@ pub(super) struct ShownFunction {
     timeout_ms: u64,
     modified: Timestamp,
     running: usize,
+    /// None if this version of its code has not been profiled.
+    ways: Option<WaysNeed>,
     #[serde(flatten)]
     figures: Option<FunctionFigures>,
 }
@@ -80,7 +92,24 @@ pub(super) struct FunctionPage {
     last_runs: BTreeMap<String, EndedInvocation>,
 }
 
-fn shown(deployed: &DeployedFunction, running: usize, figures: Option<FunctionFigures>) -> ShownFunction {
+/// What `models` say of this version of the function's code.
+fn ways(function: &Function, models: &[ModelStatus]) -> Option<WaysNeed> {
+    let is_its = |model: &&ModelStatus| {
+        model.function == function.name
+            && model.namespace == function.namespace
+            && model.code_sha256 == function.code_sha256
+    };
+    let rows = &models.iter().find(is_its)?.rows;
+    let (least, most) = (rows.iter().map(|row| row.ways).min()?, rows.iter().map(|row| row.ways).max()?);
+    Some(WaysNeed { least, most })
+}
+
+fn shown(
+    deployed: &DeployedFunction,
+    running: usize,
+    models: &[ModelStatus],
+    figures: Option<FunctionFigures>,
+) -> ShownFunction {
     let function = &deployed.function;
     ShownFunction {
         runtime: function.runtime_name.clone(),
@@ -88,6 +117,7 @@ fn shown(deployed: &DeployedFunction, running: usize, figures: Option<FunctionFi
         timeout_ms: function.timeout.as_millis() as u64,
         modified: function.modified,
         running,
+        ways: ways(function, models),
         figures,
     }
 }
@@ -146,9 +176,10 @@ pub(super) fn functions<N: AdminSource>(
         }
     }
     let order = listed.iter().map(|one| one.function.name.clone()).collect();
+    let models = node.llc().models;
     let functions = listed.iter().map(|one| {
         let name = &one.function.name;
-        (name.clone(), shown(one, running.get(name).copied().unwrap_or(0), figures.remove(name)))
+        (name.clone(), shown(one, running.get(name).copied().unwrap_or(0), &models, figures.remove(name)))
     });
     FunctionList {
         namespace: namespace.clone(),
@@ -187,7 +218,7 @@ pub(super) fn function<N: AdminSource>(
         ephemeral_storage: function.ephemeral_storage,
         reserved: deployed.attached.reserved,
         url: deployed.attached.url.as_ref().map(|url| url.id.clone()),
-        shown: shown(&deployed, running, figures),
+        shown: shown(&deployed, running, &node.llc().models, figures),
         last_runs: runs.into_iter().map(|run| (format!("{}-{}", run.id, run.attempt), run)).collect(),
     })
 }
@@ -195,6 +226,25 @@ pub(super) fn function<N: AdminSource>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::llc::ModelRow;
+
+    #[test]
+    fn the_ways_that_a_function_needs_are_those_of_this_version_of_its_code() {
+        let (namespace, name) = (Namespace::new("one").unwrap(), FunctionName::new("f").unwrap());
+        let row = |ways| ModelRow { bytes: 1, ways: Ways(ways), class: "sensitive".to_owned() };
+        let model = ModelStatus {
+            namespace: namespace.clone(),
+            function: name.clone(),
+            code_sha256: "new".to_owned(),
+            kind: "exact".to_owned(),
+            rows: vec![row(4), row(2), row(7)],
+        };
+        let mut function = Function::made_up(namespace, name, ByteSize::mib(128));
+        assert_eq!(ways(&function, std::slice::from_ref(&model)), None);
+        function.code_sha256 = "new".to_owned();
+        assert_eq!(ways(&function, &[model]), Some(WaysNeed { least: Ways(2), most: Ways(7) }));
+        assert_eq!(ways(&function, &[]), None);
+    }
 
     #[test]
     fn functions_are_ranked_by_what_is_asked_and_then_by_name() {

@@ -34,7 +34,7 @@ struct ShownBucket {
 
 /// Where one object's bytes are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-struct Copies {
+pub(super) struct Copies {
     /// The nodes that have a cached copy, with the copy's version.
     cached: BTreeMap<String, Version>,
     /// The node that is the object's home, as far as it is known.
@@ -112,7 +112,7 @@ pub(super) async fn buckets<N: AdminSource>(node: &N, namespace: &Namespace) -> 
 }
 
 /// What all members know of these objects, in their order; and who did not answer.
-async fn copies<N: AdminSource>(
+pub(super) async fn copies<N: AdminSource>(
     node: &N,
     namespace: &Namespace,
     bucket: &BucketName,

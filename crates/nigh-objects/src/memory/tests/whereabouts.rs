@@ -22,4 +22,7 @@ async fn a_cached_copy_is_told_with_its_version_and_bytes_and_telling_is_no_read
     assert_eq!(fixture.memory.whereabouts(&object("b")).cached, None);
     assert_eq!(fixture.memory.invalidations_under_way(), 0);
     assert_eq!((fixture.memory.usage().hits, fixture.events.0.lock().len()), (hits, events));
+    let largest = fixture.memory.largest_copies(&fixture.who.namespace, 5);
+    assert_eq!(largest.iter().map(|copy| &copy.object).collect::<Vec<_>>(), [&object("a")]);
+    assert!(largest[0].bytes >= 5, "{largest:?}");
 }

@@ -7,6 +7,7 @@ import { age, bytes, clock, count, percent, rate, shortId, span } from "../forma
 import { href, route } from "../route";
 import type { EndedRun, FunctionPage } from "../types";
 import { Action, Bar, Empty, Facts, Failure, Legend, Live, Pictured, Section, State, Table, Title, useLoaded } from "../ui";
+import { waysNeed } from "./functions";
 import { RunMemory, timeParts } from "./hierarchy";
 
 export function FunctionView() {
@@ -42,6 +43,7 @@ function Page(page: FunctionPage) {
                     ["runtime", page.runtime],
                     ["handler", page.handler],
                     ["booked", bytes(page.memory)],
+                    ["cache ways", page.ways ? waysNeed(page) : "not profiled"],
                     ["timeout", age(page.timeout_ms)],
                     ["code", `${bytes(page.code_size)}, ${page.code_sha256.slice(0, 12)}`],
                     ["changed", clock(page.modified)],

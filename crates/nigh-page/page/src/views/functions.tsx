@@ -16,6 +16,12 @@ const ORDERS: [string, string][] = [
     ["name", "name"],
 ];
 
+/** The ways that a function needs; a dash if this version of its code has not been profiled. */
+export function waysNeed({ ways }: ListedFunction): string {
+    if (!ways) return "–";
+    return ways.least === ways.most ? String(ways.most) : `${ways.least}–${ways.most}`;
+}
+
 export function FunctionsView() {
     const { query } = route.value;
     const [sort, after] = [query.get("sort") ?? "time", query.get("after") ?? undefined];
@@ -80,6 +86,7 @@ function List({ list, sort }: { list: FunctionList; sort: string }) {
                     { name: "From memory", numeric: true, wide: true, hint: "Reads served from memory", cell: ([, one]) => percent(one.hits ?? 0, (one.hits ?? 0) + (one.misses ?? 0)) },
                     { name: "Peak, granted, booked", wide: true, cell: ([, one]) => (one.runs ? <RunMemory used={one.peak} limit={one.granted} booked={one.memory} predicted={one.predicted} /> : bytes(one.memory)) },
                     { name: "Off by", numeric: true, wide: true, hint: "Mean error of the predicted memory", cell: ([, one]) => (one.prediction_error === undefined ? "–" : `${(one.prediction_error * 100).toFixed(0)} %`) },
+                    { name: "Ways", numeric: true, wide: true, hint: "Ways of the last-level cache that it needs, over the profiled inputs", cell: ([, one]) => waysNeed(one) },
                     { name: "Errors", numeric: true, cell: ([, one]) => (one.errors ? <State kind="bad">{count(one.errors)}</State> : one.runs ? "0" : "–") },
                 ]}
             />

@@ -99,7 +99,10 @@ export interface Visit {
     state: "running" | "done" | "failed";
     entered: number;
     retries: number;
+    /** The time of all visits that have ended. */
     millis?: number;
+    /** When the visit that has not ended began, in milliseconds. */
+    since?: number;
 }
 
 /** What the history says of each state. */
@@ -118,8 +121,10 @@ export function visits(history: HistoryEvent[]): Map<string, Visit> {
             visit.entered += 1;
             visit.state = "running";
             since.set(name, event.timestamp);
+            visit.since = event.timestamp * 1000;
         } else if (event.type.endsWith("StateExited")) {
             visit.state = "done";
+            visit.since = undefined;
             visit.millis = (visit.millis ?? 0) + (event.timestamp - (since.get(name) ?? event.timestamp)) * 1000;
         } else if (/(Failed|TimedOut|Aborted)$/.test(event.type)) {
             visit.state = "failed";

@@ -1,11 +1,13 @@
 // The first view: where the data is and where the time goes, level by level.
 
 import type { ComponentChildren } from "preact";
+import { get, segment } from "../api";
 import { age, bytes, count, percent, rate, span } from "../format";
 import { useRates } from "../rates";
 import { go, href, route } from "../route";
-import type { Figures, Hierarchy, Member, Memory, Run, Status } from "../types";
-import { Bar, Empty, Facts, Legend, Live, type Part, Pictured, Section, State, Table, Title } from "../ui";
+import type { Explanation, Figures, Hierarchy, Member, Memory, Run, Status } from "../types";
+import { Bar, Empty, Facts, Legend, Live, type Part, Pictured, Section, State, Table, Title, useLoaded } from "../ui";
+import { type LevelName, levelsOf } from "./levels";
 import { Ways } from "./ways";
 
 export function HierarchyView() {
@@ -32,6 +34,11 @@ function Levels(document: Hierarchy) {
     const of = (name: string) => rates[name] ?? 0;
     const picked = route.value.query.get("run");
     const run = picked ? running[picked] : undefined;
+    // What has ended has a record, which tells its way through the levels.
+    const over = picked && !run ? picked : "";
+    const { value: ended, error, again } = useLoaded<Explanation | undefined>(over, async () => (over ? get<Explanation>(`/explain/${segment(over)}`) : undefined));
+    const way = over && ended ? levelsOf(ended) : {};
+    const lit = (level: LevelName) => way[level] ?? (run && now(run, level));
     const pick = (id: string | null) => go(href("hierarchy", [], { run: id && id !== picked ? id : undefined }));
     return (
         <>
@@ -39,16 +46,18 @@ function Levels(document: Hierarchy) {
             {status.draining && (
                 <p class="cut"><strong>Draining:</strong> {count(status.draining.invocations)} invocations have {status.draining.left_s} s left.</p>
             )}
-            {picked && !run && (
+            {over && (
                 <p class="note">
-                    Invocation {picked} does not run here any more: <a href={href("invocation", [picked])}>see where its time went</a>.
+                    {ended ? `${ended.activation.function} took ${span(ended.total_us)}; its way is marked below.` : error ? `Its record: ${error}.` : "It has ended."}{" "}
+                    <a href={href("invocation", [over])}>Where its time went</a> {error && <button type="button" onClick={again}>Try again</button>}{" "}
+                    <button type="button" onClick={() => pick(null)}>Unmark</button>
                 </p>
             )}
-            <Level name="Last-level cache" figure={llc.shape && `${llc.shape.ways} ways`} note={llc.level.on ? `policy ${llc.policy}` : "not allocated here"}>
+            <Level name="Last-level cache" lit={lit("cache")} figure={llc.shape && `${llc.shape.ways} ways`} note={llc.level.on ? `policy ${llc.policy}` : "not allocated here"}>
                 <Ways llc={llc} picked={run} />
             </Level>
             <Flow up={`${rate(of("hits"))} reads from memory`} moves={of("hits") > 0} />
-            <Level name="Memory" figure={bytes(whole(status))} note={`${count(status.sandboxes.running)} run, ${count(status.sandboxes.waiting)} wait, ${count(status.sandboxes.idle)} idle`}>
+            <Level name="Memory" lit={lit("memory")} figure={bytes(whole(status))} note={`${count(status.sandboxes.running)} run, ${count(status.sandboxes.waiting)} wait, ${count(status.sandboxes.idle)} idle`}>
                 <MemoryBar status={status} running={running} />
                 <p class="moves">
                     <Moving rate={of("yielded")}>cache gives sandboxes {bytes(of("yielded"))}/s</Moving>
@@ -58,11 +67,11 @@ function Levels(document: Hierarchy) {
                 <Running at={at} running={running} more={running_more} picked={picked} pick={pick} />
             </Level>
             <Flow up={`${rate(of("misses"))} reads fetched`} down={`${count(invalidations)} invalidations on their way`} moves={of("misses") > 0 || invalidations > 0} />
-            <Level name="Other nodes" figure={status.cluster ? count(Object.keys(members).length) : undefined} note={status.cluster && `cluster ${status.cluster.name}`}>
+            <Level name="Other nodes" lit={lit("fetched")} figure={status.cluster ? count(Object.keys(members).length) : undefined} note={status.cluster && `cluster ${status.cluster.name}`}>
                 <Members members={members} alone={!status.cluster} />
             </Level>
             <Flow down={`${rate(of("commits"))} commits`} moves={of("commits") > 0} />
-            <Level name="Store" figure={`${count(writes.waiting)} unpushed`} note={bytes(writes.waiting_bytes)}>
+            <Level name="Store" lit={lit("written")} figure={`${count(writes.waiting)} unpushed`} note={bytes(writes.waiting_bytes)}>
                 <Store status={status} />
             </Level>
             <Off status={status} />
@@ -70,13 +79,22 @@ function Levels(document: Hierarchy) {
     );
 }
 
-function Level({ name, figure, note, children }: { name: string; figure?: string; note?: ComponentChildren; children: ComponentChildren }) {
+/** What is known of a running invocation at a level. */
+function now(run: Run, level: LevelName): string | undefined {
+    if (level === "cache") return run.clos === undefined ? undefined : `runs in class ${run.clos}`;
+    if (level === "memory") return `uses ${bytes(run.used)} of ${bytes(run.limit)} granted, ${bytes(run.booked)} booked`;
+    return undefined;
+}
+
+/** A level; `lit` says what the marked invocation did there. */
+function Level({ name, figure, note, lit, children }: { name: string; figure?: string; note?: ComponentChildren; lit?: string; children: ComponentChildren }) {
     return (
-        <section class="level" aria-label={name}>
+        <section class={lit ? "level lit" : "level"} aria-label={name}>
             <div class="level-name">
                 <h2>{name}</h2>
                 {figure && <b>{figure}</b>}
                 {note && <small>{note}</small>}
+                {lit && <span class="lit-note"><span aria-hidden="true">▸</span> {lit}</span>}
             </div>
             <div class="level-body">{children}</div>
         </section>
@@ -274,7 +292,7 @@ function Members({ members, alone }: { members: Record<string, Member>; alone: b
             rowKey={([name]) => name}
             empty="No other node is a member now."
             columns={[
-                { name: "Node", cell: ([name]) => name },
+                { name: "Node", cell: ([name, one]) => <>{name}{one.trouble && <> <State kind="bad">{one.trouble}</State></>}</> },
                 {
                     name: "Memory",
                     cell: ([, one]) =>

@@ -56,6 +56,11 @@ function outcome(explanation: Explanation) {
     return <State kind="bad">{[text, error_type, message ?? reason].filter(Boolean).join(": ")}</State>;
 }
 
+function exceeded({ setting, limit_us, booked }: NonNullable<Explanation["activation"]["exceeded"]>): string {
+    const limit = limit_us === undefined ? (booked === undefined ? "" : ` of ${bytes(booked)}`) : ` of ${span(limit_us)}`;
+    return `${setting.replaceAll("_", " ")}${limit}`;
+}
+
 function Page(explanation: Explanation) {
     const { activation, steps, shares, total_us, hit_percent, cost } = explanation;
     const parts = (["extract", "transform", "load"] as const).map((name) => ({ name, kind: name, value: shares[name], text: `${shares[name].toFixed(0)} %` }));
@@ -73,10 +78,12 @@ function Page(explanation: Explanation) {
                     ["billed", `${cost.billed_gb_s.toFixed(4)} GB·s, ${cost.used_gb_s == null ? "use not measured" : `${percent(cost.used_gb_s, cost.billed_gb_s)} of it used`}`],
                     ["requested", clock(activation.start)],
                     ["attempt", activation.attempt > 1 ? String(activation.attempt) : ""],
+                    ["exceeded", activation.exceeded && exceeded(activation.exceeded)],
                     ["id", <code>{activation.id}</code>],
+                    ["trace", activation.trace_id && <code>{activation.trace_id}</code>],
                 ]}
             />
-            <Section name="Where its time went" note="from the request to the answer">
+            <Section name="Where its time went" note={<>from the request to the answer; <a href={href("hierarchy", [], { run: activation.id })}>in the hierarchy</a></>}>
                 <Waterfall steps={steps} total={total_us} />
                 {activation.data_calls_omitted > 0 && <p class="note">{activation.data_calls_omitted} more data calls are counted and not listed.</p>}
                 <h3>Of the handler</h3>

@@ -117,6 +117,7 @@ function Create({ made }: { made: (created: Created | undefined) => void }) {
     const [of, setOf] = useState(namespace.value);
     const [readOnly, setReadOnly] = useState(false);
     const [buckets, setBuckets] = useState("");
+    const [functions, setFunctions] = useState("");
     const [role, setRole] = useState("");
     const [days, setDays] = useState("90");
     const list = (text: string) => text.split(/[\s,]+/).filter(Boolean);
@@ -127,6 +128,7 @@ function Create({ made }: { made: (created: Created | undefined) => void }) {
             namespace: of,
             read_only: readOnly,
             buckets: list(buckets),
+            functions: list(functions),
             role: role || null,
             expires_s: Number(days) > 0 ? Math.round(Number(days) * DAY_S) : null,
         }));
@@ -139,6 +141,7 @@ function Create({ made }: { made: (created: Created | undefined) => void }) {
                 <label>For <input value={description} placeholder="what it is for" onInput={(event) => setDescription(event.currentTarget.value)} /></label>
                 <label>Namespace <select value={of} onChange={(event) => setOf(event.currentTarget.value)}>{namespaces.value.map((one) => <option key={one}>{one}</option>)}</select></label>
                 <label>Buckets <input value={buckets} placeholder="all" onInput={(event) => setBuckets(event.currentTarget.value)} /></label>
+                <label>Functions <input value={functions} placeholder="all" onInput={(event) => setFunctions(event.currentTarget.value)} /></label>
                 <label>Admin role <select value={role} onChange={(event) => setRole(event.currentTarget.value)}><option value="">none</option><option value="view">view</option><option value="operate">operate</option></select></label>
                 <label>Days <input type="number" min="0" value={days} onInput={(event) => setDays(event.currentTarget.value)} /></label>
                 <label><input type="checkbox" checked={readOnly} onChange={(event) => setReadOnly(event.currentTarget.checked)} /> reads only</label>

@@ -1,11 +1,11 @@
 // Buckets, objects with the nodes that have copies, and one object with its users.
 
 import { useRef, useState } from "preact/hooks";
-import { mayOperate, request, segment, send } from "../api";
-import { bytes, clock, span, version } from "../format";
+import { mayOperate, request, segment, send, url } from "../api";
+import { bytes, clock, count, percent, shortId, span, version } from "../format";
 import { namespace } from "../namespace";
 import { href, route } from "../route";
-import type { Copies, ListedObject, ObjectPage, ObjectsView as Document } from "../types";
+import type { CachedList, Copies, ListedObject, ObjectPage, ObjectsView as Document } from "../types";
 import { Action, Empty, Facts, Failure, Live, Section, State, Table, Title, useLoaded } from "../ui";
 
 export function ObjectsView() {
@@ -13,10 +13,11 @@ export function ObjectsView() {
     const [bucket, ...rest] = parts;
     const [key, prefix, after] = [query.get("key") ?? undefined, rest.length ? `${rest.join("/")}/` : "", query.get("after") ?? undefined];
     const ns = namespace.value;
+    if (query.has("largest")) return <Largest ns={ns} />;
     return (
         <>
             <Title text={key ?? (bucket ? `${bucket}/${prefix}` : "Objects")}>
-                <Crumbs bucket={bucket} folders={rest} />
+                {bucket ? <Crumbs bucket={bucket} folders={rest} /> : <a href={href("objects", [], { largest: "true" })}>Largest in memory</a>}
             </Title>
             <Live<Document | ObjectPage> view="objects" params={{ namespace: ns, bucket, prefix: key ? undefined : prefix, key, after }}>
                 {(document) =>
@@ -27,8 +28,7 @@ export function ObjectsView() {
     );
 }
 
-function Crumbs({ bucket, folders }: { bucket?: string; folders: string[] }) {
-    if (!bucket) return null;
+function Crumbs({ bucket, folders }: { bucket: string; folders: string[] }) {
     return (
         <nav aria-label="Folders" class="crumbs">
             <a href={href("objects")}>Buckets</a>
@@ -50,6 +50,35 @@ function Buckets({ buckets = {}, namespace: ns }: Document) {
                 { name: "Made", cell: ([, one]) => clock(one.created) },
             ]}
         />
+    );
+}
+
+/** What fills this node's cache. */
+function Largest({ ns }: { ns: string }) {
+    return (
+        <>
+            <Title text="Largest objects in memory"><a href={href("objects")}>Buckets</a></Title>
+            <Live<CachedList> view="cached" params={{ namespace: ns }}>
+                {(list) => (
+                    <>
+                        <p class="note">{count(list.copies)} cached copies of all namespaces take {bytes(list.cached_bytes)} of {list.node}'s memory.</p>
+                        {Object.entries(list.unanswered).map(([node, why]) => <p key={node} class="cut">Copies at {node} are unknown: {why}.</p>)}
+                        <Table
+                            caption="Largest objects in memory"
+                            rows={list.objects}
+                            rowKey={(one) => `${one.bucket}/${one.key}`}
+                            empty={<>No object of namespace {list.namespace} is in this node's memory.</>}
+                            columns={[
+                                { name: "Object", cell: (one) => <a href={href("objects", [one.bucket, ...one.key.split("/").slice(0, -1)], { key: one.key })}>{one.bucket}/{one.key}</a> },
+                                { name: "Takes here", numeric: true, cell: (one) => bytes(one.bytes) },
+                                { name: "Share", numeric: true, wide: true, cell: (one) => percent(one.bytes, list.cached_bytes) },
+                                { name: "Copies in memory", cell: (one) => <CopiesShown copies={one} /> },
+                            ]}
+                        />
+                    </>
+                )}
+            </Live>
+        </>
     );
 }
 
@@ -125,6 +154,7 @@ function Upload({ ns, bucket, prefix }: { ns: string; bucket: string; prefix: st
 
 function OneObject({ page }: { page: ObjectPage }) {
     const users = Object.entries(page.users).sort(([, a], [, b]) => b.ended - a.ended);
+    const writer = users.find(([, user]) => user.served === "write");
     return (
         <>
             <Facts
@@ -132,6 +162,7 @@ function OneObject({ page }: { page: ObjectPage }) {
                     ["size", bytes(page.size)],
                     ["version", version(page.version)],
                     ["written", clock(page.modified)],
+                    ["by", writer ? <><a href={href("function", [page.namespace, writer[1].function])}>{writer[1].function}</a>, <a href={href("invocation", [writer[0]])}>{shortId(writer[0])}</a></> : "no invocation that this node remembers"],
                     ["type", page.content_type ?? "unknown"],
                     ["copies in memory", <CopiesShown copies={page} />],
                     ["home", page.home ?? "not known here"],
@@ -142,6 +173,7 @@ function OneObject({ page }: { page: ObjectPage }) {
                     ["metadata", Object.entries(page.user).map(([name, value]) => `${name}=${value}`).join(", ")],
                 ]}
             />
+            <p><a href={url(`/objects/${segment(page.namespace)}/${segment(page.bucket)}`, { key: page.key })} download={page.key.split("/").at(-1)}>Download</a></p>
             <Section name="Who used it" note="last records of this node">
                 <Table
                     caption="Users"

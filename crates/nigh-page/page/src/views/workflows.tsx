@@ -3,8 +3,8 @@
 import { age, clock, count } from "../format";
 import { namespace } from "../namespace";
 import { href, route } from "../route";
-import { Empty, Facts, Live, Pictured, Section, State, Table, Title } from "../ui";
-import { type Definition, type HistoryEvent, graph, statesOf, visits } from "./graph";
+import { Empty, Facts, Live, Pictured, Section, Since, State, Table, Title } from "../ui";
+import { type Definition, type HistoryEvent, type Visit, graph, statesOf, visits } from "./graph";
 
 interface Machines {
     namespace: string;
@@ -114,7 +114,7 @@ function OneMachine(machine: Machine) {
                 />
             </Section>
             <Section name="States">
-                {definition ? <Graph definition={definition} history={[]} /> : <pre tabIndex={0}>{machine.definition}</pre>}
+                {definition ? <Graph definition={definition} history={[]} live={false} /> : <pre tabIndex={0}>{machine.definition}</pre>}
             </Section>
         </>
     );
@@ -129,12 +129,12 @@ function OneExecution(execution: Execution) {
                 rows={[
                     ["status", status(execution.status)],
                     ["began", clock(execution.started)],
-                    ["took", execution.stopped ? age(execution.stopped - execution.started) : "running"],
+                    [execution.stopped ? "took" : "running for", execution.stopped ? age(execution.stopped - execution.started) : <Since from={execution.started} />],
                     ["error", [execution.error, execution.cause].filter(Boolean).join(": ")],
                 ]}
             />
             <Section name="States">
-                {definition ? <Graph definition={definition} history={history} /> : <Empty>Its definition cannot be read.</Empty>}
+                {definition ? <Graph definition={definition} history={history} live={execution.status === "RUNNING"} /> : <Empty>Its definition cannot be read.</Empty>}
             </Section>
             <div class="pair">
                 <Section name="Input"><pre tabIndex={0}>{execution.input}</pre></Section>
@@ -159,7 +159,13 @@ function OneExecution(execution: Execution) {
 
 const [WIDTH, HEIGHT, GAP] = [190, 46, 26];
 
-function Graph({ definition, history }: { definition: Definition; history: HistoryEvent[] }) {
+/** The time in a state: of the visits that have ended, and of the one that goes on while the execution runs. */
+function TimeIn({ visit, live, none }: { visit?: Visit; live: boolean; none: string }) {
+    if (live && visit?.since !== undefined) return <Since from={visit.since - (visit.millis ?? 0)} />;
+    return <>{visit?.millis === undefined ? none : age(visit.millis)}</>;
+}
+
+function Graph({ definition, history, live }: { definition: Definition; history: HistoryEvent[]; live: boolean }) {
     const { nodes, edges, columns, rows } = graph(definition);
     const seen = visits(history);
     const [width, height] = [columns * (WIDTH + GAP) + GAP, rows * (HEIGHT + GAP) + GAP];
@@ -178,7 +184,7 @@ function Graph({ definition, history }: { definition: Definition; history: Histo
                         { name: "Type", cell: (node) => node.type },
                         { name: "Entered", numeric: true, cell: (node) => count(seen.get(node.name)?.entered ?? 0) },
                         { name: "Retries", numeric: true, cell: (node) => count(seen.get(node.name)?.retries ?? 0) },
-                        { name: "Time", numeric: true, cell: (node) => { const time = seen.get(node.name)?.millis; return time === undefined ? "–" : age(time); } },
+                        { name: "Time", numeric: true, cell: (node) => <TimeIn visit={seen.get(node.name)} live={live} none="–" /> },
                     ]}
                 />
             }
@@ -206,7 +212,7 @@ function Graph({ definition, history }: { definition: Definition; history: Histo
                                 <title>{`${node.name}, ${node.type}: ${visit ? `${visit.state}, entered ${visit.entered} times` : "not entered"}`}</title>
                                 <rect width={WIDTH} height={HEIGHT} rx="4" />
                                 <text x="10" y="19">{node.name.length > 24 ? `${node.name.slice(0, 23)}…` : node.name}</text>
-                                <text x="10" y="36" class="dim">{node.type}{visit?.millis !== undefined ? ` · ${age(visit.millis)}` : ""}{visit?.retries ? ` · ${visit.retries} retries` : ""}</text>
+                                <text x="10" y="36" class="dim">{node.type} <TimeIn visit={visit} live={live} none="" />{visit?.retries ? ` · ${visit.retries} retries` : ""}</text>
                                 <text x={WIDTH - 18} y="19">{{ done: "✓", failed: "✕", running: "▸", idle: "" }[state]}</text>
                             </g>
                         );
