@@ -258,7 +258,8 @@ mod tests {
         };
         assert_eq!(open(with_tls), "right");
         // Each door, whichever it is.
-        let doors: [(&str, fn(&mut Settings, SocketAddr)); 4] = [
+        type Listen = fn(&mut Settings, SocketAddr);
+        let doors: [(&str, Listen); 4] = [
             ("lambda.listen", |settings, at| settings.lambda.listen = at),
             ("admin.listen", |settings, at| settings.admin.listen = Some(at)),
             ("health.listen", |settings, at| settings.health.listen = Some(at)),

@@ -65,6 +65,7 @@ async fn what_another_process_answers_in_a_node_s_state_folder_is_not_the_node_s
             region: String::new(),
             namespace: Namespace::new("default").unwrap(),
         },
+        refused_writes: None,
         draining: None,
         levels: Vec::new(),
         cluster: None,
