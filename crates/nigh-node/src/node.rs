@@ -298,7 +298,7 @@ impl Node {
         let executions_written = running.workflows.executions.close();
         let events_written = running.events.close();
         if let Some(owned) = &running.workflows.owned {
-            owned.close();
+            owned.close().await;
         }
         if let Some(dispatcher) = &running.invocations.dispatcher {
             dispatcher.leave().await;

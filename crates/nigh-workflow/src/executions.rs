@@ -43,6 +43,9 @@ use crate::run::{DATA_BYTES_MAX, Run};
 use crate::scratch::{ScratchFolder, ScratchObjects};
 use crate::{Problem, read};
 
+/// How long a process that leaves waits until the tasks of its executions have ended. Tasks that take longer end later at their
+/// nodes, which the next process asks.
+const REST_WITHIN: Duration = Duration::from_secs(10);
 /// How long the node waits at its end until the ends of executions are stored.
 const CLOSE_WAIT: Duration = Duration::from_secs(10);
 /// How long a synchronous execution may take (Step Functions quotas, express).
@@ -130,6 +133,8 @@ pub(super) struct ExecutionsState {
     limits: ExecutionLimits,
     index: Mutex<Index>,
     tracker: TaskTracker,
+    /// Cancelled when this process leaves: it begins no more tasks of stored executions.
+    leaving: CancellationToken,
     /// The date and the monotonic clock at the start: the base of a date that never jumps.
     origin: (Timestamp, Monotonic),
 }
@@ -147,8 +152,8 @@ impl Executions {
     pub async fn open(parts: ExecutionParts, limits: ExecutionLimits) -> Result<Self, ExecutionError> {
         let origin = (parts.clock.wall(), parts.clock.monotonic());
         let heads = parts.histories.heads().await?;
-        let inner =
-            Arc::new(ExecutionsState { parts, limits, index: Mutex::default(), tracker: TaskTracker::new(), origin });
+        let (index, tracker, leaving) = (Mutex::default(), TaskTracker::new(), CancellationToken::new());
+        let inner = Arc::new(ExecutionsState { parts, limits, index, tracker, leaving, origin });
         let mut running = 0;
         for (id, head) in heads {
             let head = Head::decode(id, &head)?;
@@ -204,14 +209,16 @@ impl Executions {
         entry.head.end.map(|end| end.stopped).ok_or(ExecutionError::ShuttingDown)
     }
 
-    /// Starts no more executions, and waits until all ends are stored. Running executions continue after a restart.
-    /// Call it before the invoker drains, and await it afterwards.
+    /// Begins no more tasks, and waits until those that run have ended and everything is stored. Running executions continue
+    /// in the next process, which begins what this one has not. Call it before the invoker drains, and await it afterwards.
     pub fn close(&self) -> impl Future<Output = ()> + use<> {
-        self.0.parts.over.cancel();
+        self.0.leaving.cancel();
         self.0.tracker.close();
         let inner = Arc::clone(&self.0);
         async move {
-            if tokio::time::timeout(CLOSE_WAIT, inner.tracker.wait()).await.is_err() {
+            let at_rest = tokio::time::timeout(REST_WITHIN, inner.tracker.wait()).await.is_ok();
+            inner.parts.over.cancel();
+            if !at_rest && tokio::time::timeout(CLOSE_WAIT, inner.tracker.wait()).await.is_err() {
                 tracing::warn!(
                     "executions could not be written; after the next start they continue from their last written event"
                 );

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
+use futures::future::join_all;
 use nigh_dispatch::{AskedStates, Dispatcher, OWNERS_TABLE, Owner, Ownership, OwnershipState};
 use nigh_engine::{PresentMember, Registry, RegistryChange, RegistryError, SharedHistories};
 use nigh_invoke::invocation::InvokeError;
@@ -187,9 +188,14 @@ impl OwnedExecutions {
         });
     }
 
-    /// Stops all executions: they continue in another process, or after a restart of this node.
-    pub fn close(&self) {
+    /// Takes no more namespaces, lets running tasks end, and stops all executions: they continue in another process, or after a
+    /// restart of this node. Await it before the dispatcher leaves.
+    #[boxed]
+    pub async fn close(&self) {
         self.0.closed.cancel();
+        let led = |tenure: &Arc<Tenure>| tenure.executions.get().map(Executions::close);
+        let closing: Vec<_> = self.0.tenures.lock().values().filter_map(led).collect();
+        join_all(closing).await;
         for (_, tenure) in self.0.tenures.lock().drain() {
             tenure.over.cancel();
         }
@@ -217,13 +223,13 @@ impl OwnedExecutionsState {
 
     /// The executions of a namespace that this process owns in `term`.
     async fn led(&self, namespace: &Namespace, term: u64) -> Result<Executions, OwnedError> {
-        if self.closed.is_cancelled() {
-            return Err(ExecutionError::ShuttingDown.into());
-        }
         let tenure = {
             let mut tenures = self.tenures.lock();
             let known =
                 tenures.get(namespace).filter(|known| known.term == term && !known.over.is_cancelled()).cloned();
+            if known.is_none() && self.closed.is_cancelled() {
+                return Err(ExecutionError::ShuttingDown.into());
+            }
             known.unwrap_or_else(|| {
                 let (executions, over) = (OnceCell::new(), CancellationToken::new());
                 let tenure = Arc::new(Tenure { term, executions, over });

@@ -1,5 +1,7 @@
 //! The driver task of one execution: it takes events, stores them, and carries out the commands that follow.
 
+mod handing_over;
+
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +14,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::execution_trace::ExecutionTrace;
 use super::row::{self, End, Head};
+use super::tasks::TaskResult;
 use super::{ExecutionsState, SyncExecutionResult};
 use crate::arn::WorkflowName;
 use crate::event::{Command, Event, ExecutionEvent, Outcome, TaskEnd, TaskId, TaskRun};
@@ -37,6 +40,8 @@ const UNSETTLED_MAX: usize = 64;
 pub(crate) enum Message {
     /// A task has ended.
     Ended { task: TaskId, end: TaskEnd, token: Token },
+    /// A task has not begun, because this process leaves.
+    Unbegun(TaskId),
     /// Stop the execution.
     Stop { error: Option<String>, cause: Option<String>, done: oneshot::Sender<()> },
     /// Answer once the first event is stored.
@@ -69,6 +74,10 @@ pub(super) struct ExecutionDriver {
     inbox: mpsc::Receiver<Message>,
     /// Changes that are being stored.
     unsettled: VecDeque<(PendingCommit, Vec<HistoryChange>)>,
+    /// True once it has seen that this process leaves.
+    knows_it_leaves: bool,
+    /// Tasks that this process leaves to the next one.
+    unbegun: BTreeSet<TaskId>,
     /// The callers to tell when it has stopped.
     stopping: Vec<oneshot::Sender<()>>,
     ended: watch::Sender<Option<SyncExecutionResult>>,
@@ -85,8 +94,23 @@ impl ExecutionDriver {
     ) -> Self {
         let scratch = kept.as_mut().map(|kept| std::mem::take(&mut kept.scratch)).unwrap_or_default();
         let trace = kept.as_ref().and_then(|kept| kept.trace);
-        let (unsettled, stopping, ended) = (VecDeque::new(), Vec::new(), watch::Sender::new(None));
-        Self { inner, namespace, run, kept, scratch, trace, own, inbox, unsettled, stopping, ended }
+        let (unsettled, unbegun, stopping) = (VecDeque::new(), BTreeSet::new(), Vec::new());
+        let (knows_it_leaves, ended) = (false, watch::Sender::new(None));
+        Self {
+            inner,
+            namespace,
+            run,
+            kept,
+            scratch,
+            trace,
+            own,
+            inbox,
+            unsettled,
+            knows_it_leaves,
+            unbegun,
+            stopping,
+            ended,
+        }
     }
 
     /// Receives the execution's result when it has ended.
@@ -100,6 +124,10 @@ impl ExecutionDriver {
         let done = if resumed { self.resume().await } else { self.perform(first).await };
         if done.is_some() {
             while self.run.outcome().is_none() {
+                if self.is_at_rest() {
+                    self.leave().await;
+                    break;
+                }
                 if self.step().await.is_none() {
                     break;
                 }
@@ -126,6 +154,11 @@ impl ExecutionDriver {
         let mut events = Vec::new();
         tokio::select! {
             () = self.inner.parts.over.cancelled(), if self.kept.is_some() => return None,
+            // The caller looks whether it is at rest; if not, tasks still end.
+            () = self.inner.leaving.cancelled(), if self.kept.is_some() && !self.knows_it_leaves => {
+                self.knows_it_leaves = true;
+                return Some(());
+            }
             message = self.inbox.recv() => self.take(message?, &mut events),
             () = time => events.push(ExecutionEvent::Time),
         }
@@ -142,6 +175,7 @@ impl ExecutionDriver {
 
     fn take(&mut self, message: Message, events: &mut Vec<ExecutionEvent>) {
         match message {
+            Message::Unbegun(task) => drop(self.unbegun.insert(task)),
             Message::Ended { task, end, token } => events.push(ExecutionEvent::Ended { task, end, token }),
             Message::Stop { error, cause, done } => {
                 self.stopping.push(done);
@@ -190,6 +224,9 @@ impl ExecutionDriver {
         let mut begins = false;
         for command in commands {
             match command {
+                Command::Invoke(task) if self.kept.is_some() && self.inner.leaving.is_cancelled() => {
+                    self.unbegun.insert(task.task);
+                }
                 Command::Invoke(task) => {
                     begins = true;
                     if self.kept.is_none() || self.may_run_again(&task) {
@@ -221,18 +258,6 @@ impl ExecutionDriver {
         }
     }
 
-    /// Continues the tasks that began before this process: each gets its outcome from its node, if that is known.
-    async fn resume(&mut self) -> Option<()> {
-        let begun: Vec<TaskRun> = self.run.outstanding().cloned().collect();
-        // Timers that are due fire first.
-        self.happen(vec![ExecutionEvent::Time]).await?;
-        let outstanding: BTreeSet<TaskId> = self.run.outstanding().map(|task| task.task).collect();
-        for task in begun.into_iter().filter(|task| outstanding.contains(&task.task)) {
-            self.begin(task, true);
-        }
-        Some(())
-    }
-
     fn may_run_again(&self, task: &TaskRun) -> bool {
         let deployed = self.inner.parts.functions.get(&self.namespace, &task.function);
         // A function that does not exist cannot run.
@@ -254,13 +279,19 @@ impl ExecutionDriver {
                     inner.invoke_task(&namespace, task, 1, is_kept, again).await
                 }
             });
-            let Some((end, token)) = ended.await else { return };
-            if let TaskEnd::Failed { error, cause } = &end {
-                span.record(|span| span.fail(error.as_str(), cause));
-            }
+            let message = match ended.await {
+                TaskResult::Ended(end, token) => {
+                    if let TaskEnd::Failed { error, cause } = &end {
+                        span.record(|span| span.fail(error.as_str(), cause));
+                    }
+                    Message::Ended { task: number, end, token }
+                }
+                TaskResult::Unbegun => Message::Unbegun(number),
+                TaskResult::Elsewhere => return,
+            };
             drop(span);
             // The execution may have ended meanwhile.
-            let _ = own.send(Message::Ended { task: number, end, token }).await;
+            let _ = own.send(message).await;
         });
     }
 

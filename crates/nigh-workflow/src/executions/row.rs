@@ -19,7 +19,7 @@ use sha2::{Digest, Sha256};
 use thiserror::Error;
 
 use crate::arn::WorkflowName;
-use crate::event::{Event, Outcome};
+use crate::event::{Event, Outcome, TaskId};
 use crate::scratch::ScratchFolder;
 
 /// The format version that this build writes.
@@ -73,6 +73,17 @@ pub(super) struct Head {
     /// The bytes of everything stored for it.
     pub(super) bytes: u64,
     pub(super) end: Option<End>,
+    /// What the process that drove it last left unbegun. Programs that do not know the field ask the nodes for these tasks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) unbegun: Option<Unbegun>,
+}
+
+/// Tasks that were not begun when the process that drove the execution left.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Unbegun {
+    /// How many events the execution had. With more events this says nothing any more.
+    pub(super) events: u64,
+    pub(super) tasks: Vec<TaskId>,
 }
 
 /// The field that every version of the head has.
@@ -108,7 +119,18 @@ impl Head {
         started: Timestamp,
         input_sha256: String,
     ) -> Self {
-        Self { format: FORMAT, namespace, machine, name, role, started, input_sha256, bytes: 0, end: None }
+        Self {
+            format: FORMAT,
+            namespace,
+            machine,
+            name,
+            role,
+            started,
+            input_sha256,
+            bytes: 0,
+            end: None,
+            unbegun: None,
+        }
     }
 
     pub(super) fn decode(id: HistoryId, stored: &[u8]) -> Result<Self, ExecutionRowError> {
@@ -185,7 +207,7 @@ pub(super) fn decode(id: HistoryId, stored: &[(u64, Vec<u8>)]) -> Result<KeptRun
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{ExecutionEvent, TaskEnd, TaskId};
+    use crate::event::{ExecutionEvent, TaskEnd};
     use serde_json::json;
 
     #[test]

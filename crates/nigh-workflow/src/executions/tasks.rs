@@ -11,22 +11,32 @@ use super::ExecutionsState;
 use crate::event::{TaskEnd, TaskRun};
 use crate::language::error_names;
 
+/// What has become of a task in this process.
+pub(super) enum TaskResult {
+    /// It has ended, and had seen this.
+    Ended(TaskEnd, Token),
+    /// It has not begun, and this process leaves.
+    Unbegun,
+    /// Another process continues it.
+    Elsewhere,
+}
+
 impl ExecutionsState {
     /// Continues a task that began before this process. Its outcome comes from the node that ran it, if that is known.
-    /// Otherwise it runs again if it may (`again`), or its outcome is unknown. None if another process will continue
-    /// it.
-    pub(super) async fn take_up(&self, namespace: &Namespace, task: TaskRun, again: bool) -> Option<(TaskEnd, Token)> {
-        let found = if task.later { None } else { self.found_run(namespace, &task).await? };
+    /// Otherwise it runs again if it may (`again`), or its outcome is unknown.
+    pub(super) async fn take_up(&self, namespace: &Namespace, task: TaskRun, again: bool) -> TaskResult {
+        let found = if task.later { Some(None) } else { self.found_run(namespace, &task).await };
         match found {
-            Some(invoked) => Some((end_of(&invoked), invoked.token)),
-            None if again => self.invoke_task(namespace, task, 2, true, true).await,
-            None => {
+            None => TaskResult::Elsewhere,
+            Some(Some(invoked)) => TaskResult::Ended(end_of(&invoked), invoked.token),
+            Some(None) if again => self.invoke_task(namespace, task, 2, true, true).await,
+            Some(None) => {
                 let cause = format!(
                     "the leader of the execution ended while invocation {} of {} ran, and no node knows how the invocation \
                      ended; mark the function idempotent to have it run again",
                     task.invocation, task.function
                 );
-                Some((failed(error_names::OUTCOME_UNKNOWN, cause), Token::empty()))
+                TaskResult::Ended(failed(error_names::OUTCOME_UNKNOWN, cause), Token::empty())
             }
         }
     }
@@ -36,8 +46,7 @@ impl ExecutionsState {
         self.parts.over.run_until_cancelled(self.parts.invoke.find(namespace, task.invocation)).await
     }
 
-    /// Runs a task to its end. Returns its outcome and the token of what it had seen; None if another process will
-    /// continue it. `again`: it may run more than once.
+    /// Runs a task to its end. `again`: it may run more than once.
     pub(super) async fn invoke_task(
         &self,
         namespace: &Namespace,
@@ -45,11 +54,12 @@ impl ExecutionsState {
         mut attempt: u32,
         is_kept: bool,
         again: bool,
-    ) -> Option<(TaskEnd, Token)> {
+    ) -> TaskResult {
         let TaskRun { invocation, function, payload, client_context, later, token, .. } = task;
         let turn = self.parts.turns.acquire();
         // A stored execution continues in another process or after a restart; any other ends with this process.
-        let _turn = if is_kept { self.parts.over.run_until_cancelled(turn).await?.ok()? } else { turn.await.ok()? };
+        let turn = if is_kept { self.leaving.run_until_cancelled(turn).await } else { Some(turn.await) };
+        let Some(Ok(_turn)) = turn else { return TaskResult::Unbegun };
         let payload = Bytes::from(payload.to_string());
         let ended = if later {
             let event =
@@ -73,10 +83,11 @@ impl ExecutionsState {
             }
         };
         match ended {
-            Ok(ended) => Some(ended),
-            // Another process continues it.
-            Err(_) if is_kept && self.parts.over.is_cancelled() => None,
-            Err(error) => Some((refused(&error), Token::empty())),
+            Ok((end, token)) => TaskResult::Ended(end, token),
+            Err(_) if is_kept && self.parts.over.is_cancelled() => TaskResult::Elsewhere,
+            // It waited for a sandbox.
+            Err(InvokeError::ShuttingDown) if is_kept && self.leaving.is_cancelled() => TaskResult::Unbegun,
+            Err(error) => TaskResult::Ended(refused(&error), Token::empty()),
         }
     }
 }

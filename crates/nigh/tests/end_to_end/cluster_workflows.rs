@@ -306,6 +306,36 @@ fn executions_go_on_by_another_node_when_their_owner_is_killed() {
 }
 
 #[test]
+fn no_execution_fails_when_its_owner_ends_in_order() {
+    let Some(mut nodes) = Nodes::start("no_execution_fails_when_its_owner_ends_in_order", 3) else { return };
+    let each = line("once");
+    let map = json!({"Type": "Map", "ItemsPath": "$.items", "ItemProcessor": each, "End": true});
+    nodes.create(0, "map", &json!({"StartAt": "Map", "States": {"Map": map}}));
+    let mut runs: Vec<String> = Vec::new();
+    for round in 0..3 {
+        // More tasks at once than run at a time, each followed by two more.
+        let items: Vec<Value> = (0..24).map(|_| json!({"sleep": [0.2, 0.2, 0.2]})).collect();
+        let run = format!("run-{round}");
+        nodes.start_run(round % 3, "map", &run, &json!({"items": items}));
+        wait_for("some of the first tasks to begin", || nodes.marks(0, &run, 0) >= 4);
+        let owner = nodes.owner();
+        let process = nodes.cluster.nodes()[owner].process();
+        process.ask_to_end().unwrap();
+        assert!(process.wait(PATIENCE), "the node ends by itself");
+        nodes.start_again(owner);
+        runs.push(run);
+    }
+    for run in runs {
+        let output = nodes.ended(0, "map", &run);
+        let unknown = output.as_array().unwrap().iter().filter(|line| line.get("unknown").is_some()).count();
+        assert_eq!(unknown, 0, "{output}");
+        for stage in 0..3 {
+            assert_eq!(nodes.marks(0, &run, stage), 24, "each task of stage {stage} has run once");
+        }
+    }
+}
+
+#[test]
 fn started_by_the_same_name_at_two_nodes_it_is_one_execution_which_any_node_shows_and_stops() {
     let test = "started_by_the_same_name_at_two_nodes_it_is_one_execution_which_any_node_shows_and_stops";
     let Some(nodes) = Nodes::start(test, 2) else { return };

@@ -54,6 +54,13 @@ fn marks(node: &Node, count: usize) -> Vec<usize> {
     (0..count).map(|n| objects(node, &format!("nigh://marks/{n}/"))).collect()
 }
 
+/// A state with these fields too.
+fn with(state: &Value, more: &Value) -> Value {
+    let mut state = state.clone();
+    state.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    state
+}
+
 fn items(count: usize, sleep: f64) -> String {
     let items: Vec<Value> = (0..count).map(|n| json!({"n": n, "sleep": sleep})).collect();
     json!({"items": items}).to_string()
@@ -100,16 +107,12 @@ fn a_function_that_may_have_run_fails_with_a_typed_error_after_a_kill_and_does_n
     let mut node = Node::start(&python);
     node.ok(["objects", "mb", "nigh://marks"]);
     node.deploy_code("marking", MARKING, "256MiB");
-    let task = |next: Value| {
-        let mut task = json!({"Type": "Task", "Resource": "marking", "ResultPath": "$.result",
-            "Catch": [{"ErrorEquals": ["Nigh.OutcomeUnknown"], "ResultPath": "$.why", "Next": "Unknown"}]});
-        task.as_object_mut().unwrap().extend(next.as_object().unwrap().clone());
-        task
-    };
+    let task = json!({"Type": "Task", "Resource": "marking", "ResultPath": "$.result",
+        "Catch": [{"ErrorEquals": ["Nigh.OutcomeUnknown"], "ResultPath": "$.why", "Next": "Unknown"}]});
     let machine = json!({"StartAt": "First", "States": {
-        "First": task(json!({"Next": "Pause"})),
+        "First": with(&task, &json!({"Next": "Pause"})),
         "Pause": {"Type": "Pass", "Result": 600, "ResultPath": "$.sleep", "Next": "Second"},
-        "Second": task(json!({"End": true})),
+        "Second": with(&task, &json!({"End": true})),
         "Unknown": {"Type": "Pass", "End": true},
     }});
     let file = definition(&node, "line", &machine);
@@ -128,6 +131,33 @@ fn a_function_that_may_have_run_fails_with_a_typed_error_after_a_kill_and_does_n
     // By the same name it is another execution, which is refused; what ended stays as it was.
     let again = node.nigh(["workflow", "start", "line", r#"{"n": 0}"#, "--name", "run"]);
     assert!(String::from_utf8_lossy(&again.stderr).contains("Already Exists"), "{again:?}");
+}
+
+#[test]
+fn no_execution_fails_when_the_node_ends_in_order_and_no_task_runs_twice() {
+    let name = "no_execution_fails_when_the_node_ends_in_order_and_no_task_runs_twice";
+    let Some(python) = python(name) else { return };
+    let mut node = Node::start(&python);
+    node.ok(["objects", "mb", "nigh://marks"]);
+    node.deploy_code("marking", MARKING, "256MiB");
+    // More tasks at once than run at a time, each followed by another.
+    let task = json!({"Type": "Task", "Resource": "marking", "ResultPath": null});
+    let each = json!({"StartAt": "First", "States": {
+        "First": with(&task, &json!({"Next": "Second"})), "Second": with(&task, &json!({"End": true}))}});
+    let map = json!({"Type": "Map", "ItemsPath": "$.items", "ItemProcessor": each, "End": true});
+    let file = definition(&node, "map", &json!({"StartAt": "Map", "States": {"Map": map}}));
+    node.ok(["workflow", "create", "map", &file]);
+    node.ok(["workflow", "start", "map", &items(12, 0.3), "--name", "run"]);
+    for least in [2, 9] {
+        wait_for("some of the tasks to begin", || marks(&node, 12).iter().sum::<usize>() >= least);
+        node.terminate();
+        assert_eq!(node.exit_code(), Some(0));
+        node.restart();
+    }
+    wait_for("the execution to end", || described(&node, "map", "run")["status"] != "RUNNING");
+    let end = described(&node, "map", "run");
+    assert_eq!(end["status"], "SUCCEEDED", "{end}");
+    assert_eq!(marks(&node, 12), [2; 12], "each of both tasks has run once");
 }
 
 #[test]
