@@ -167,11 +167,13 @@ impl ObjectMemoryState {
         let tells_readers = self.compared().tells_readers();
         *shared &= tells_readers;
         let (asker, shared, object) = ((from, *attempt), *shared, object.clone());
-        let shard = self.home_here(&object, Some(from)).await?;
-        let epoch = self.coherence.epoch_here(shard);
+        self.home_here(&object, Some(from)).await?;
         let _fetching = RemoteFetchGuard { inner: Arc::clone(self), object: object.clone(), asker };
         self.until_dropped(&object).await;
         for _ in 0..READ_RETRIES_MAX {
+            // The home may have moved meanwhile: then the reader asks the next one.
+            let shard = self.home_here(&object, Some(from)).await?;
+            let epoch = self.coherence.epoch_here(shard);
             self.coherence.foreign_fetch(self.now(), &object, request.clone());
             let noted = self.coherence.foreign_noted(&object, asker);
             let (found, is_copy) = match self.bytes_for(&object, noted, &want).await {
