@@ -188,12 +188,14 @@ def main():
     refused("an operation that is not here", "NotImplementedException", 501,
             lambda: door.publish_version(FunctionName=NAME))
 
-    began = time.monotonic()
+    took_ms = []
     for _ in range(20):
+        began = time.monotonic()
         door.invoke(FunctionName=NAME, Payload=b"{}")
-    each_ms = (time.monotonic() - began) * 50
-    check(f"twenty calls on one connection do not wait for delayed acknowledgements ({each_ms:.1f} ms each)",
-          each_ms < 35 or REAL, each_ms)
+        took_ms.append((time.monotonic() - began) * 1000)
+    # An acknowledgement that is delayed takes 40 ms in every call, a busy machine in some.
+    check(f"of twenty calls on one connection some do not wait for a delayed acknowledgement ({min(took_ms):.1f} ms)",
+          min(took_ms) < 35 or REAL, took_ms)
 
     for name in (NAME, second):
         check(f"delete answers 204", door.delete_function(FunctionName=name)["ResponseMetadata"]["HTTPStatusCode"] == 204)
