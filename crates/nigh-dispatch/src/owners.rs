@@ -150,7 +150,14 @@ impl DispatcherState {
                     }
                 },
             };
-            return self.begin(namespace, term, deadline).await;
+            if let Some(owner) = self.begin(namespace, term, deadline).await? {
+                return Ok(owner);
+            }
+            if self.now() >= deadline {
+                let why =
+                    "other controllers become the dispatch owner of the namespace one after another; invoke again";
+                return Err(InvokeError::TooManyRequests(why.to_owned()));
+            }
         }
     }
 

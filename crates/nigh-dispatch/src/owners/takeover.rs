@@ -53,13 +53,13 @@ impl DispatcherState {
             .await;
     }
 
-    /// What must be done before the first dispatch of a term.
+    /// What must be done before the first dispatch of a term. None if another controller has taken the namespace meanwhile.
     pub(super) async fn begin(
         &self,
         namespace: &Namespace,
         term: u64,
         deadline: Monotonic,
-    ) -> Result<Owner, InvokeError> {
+    ) -> Result<Option<Owner>, InvokeError> {
         self.announce(namespace, term, deadline).await?;
         tracing::debug!(target: "failover", step = "owner_announced", %namespace, term);
         // From here on no node takes a dispatch of the former owner, so this controller takes tokens.
@@ -75,10 +75,7 @@ impl DispatcherState {
         match controller.end_takeover(namespace, term) {
             // Handed over while the homes were read: it may be newer than what one of them has reported.
             Some(kept) => owned.see(&kept),
-            None if keeps => {
-                let why = "another controller has become the dispatch owner of the namespace; invoke again";
-                return Err(InvokeError::TooManyRequests(why.to_owned()));
-            }
+            None if keeps => return Ok(None),
             None => {}
         }
         let before = controller.placing.owned.insert(namespace.clone(), owned).map(|before| before.term);
@@ -88,7 +85,7 @@ impl DispatcherState {
         tracing::info!(%namespace, term, "this controller dispatches the namespace");
         metrics::counter!("nigh_dispatch_takeovers_total").increment(1);
         self.elsewhere.lock().remove(namespace);
-        Ok(Owner::Me(term))
+        Ok(Some(Owner::Me(term)))
     }
 
     /// Announces the term to every member that runs functions.

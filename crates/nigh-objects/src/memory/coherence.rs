@@ -166,6 +166,11 @@ impl Coherence {
         self.state.lock().homes.contains_key(&shard)
     }
 
+    /// True if the home of `shard` is here and answers. A home that has been told of a later epoch does not.
+    pub(super) fn has_answering_home(&self, shard: ShardId) -> bool {
+        self.state.lock().homes.get(&shard).is_some_and(|side| !side.home.is_retired())
+    }
+
     /// The version and the sharers of `object` that the home here knows.
     pub(super) fn sharers(&self, object: &ObjectId) -> (EntryVersion, Vec<Member>) {
         let (state, shard) = (self.state.lock(), self.shards.of(object));

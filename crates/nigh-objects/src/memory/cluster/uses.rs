@@ -151,7 +151,7 @@ impl ObjectMemoryState {
         let (shard, deadline) = (self.coherence.shards.of(object), Instant::now() + BEGUN_WITHIN);
         loop {
             let changed = self.uses.changed.notified();
-            if self.coherence.is_home(shard) {
+            if self.coherence.has_answering_home(shard) {
                 return Ok(shard);
             }
             let at = self.neighbours.as_ref().and_then(|neighbours| neighbours.home_of(shard));
