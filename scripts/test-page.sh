@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 while [ $# -gt 0 ]; do
     case $1 in
     --minutes) export NIGH_TEST_PAGE_MINUTES=$2 ;;
-    --shots) export NIGH_TEST_PAGE_SHOTS=$PWD/$2 ;;
+    --shots) export NIGH_TEST_PAGE_SHOTS=$(realpath -m "$2") ;;
     *) echo "usage: scripts/test-page.sh [--minutes N] [--shots FOLDER]" >&2; exit 2 ;;
     esac
     shift 2

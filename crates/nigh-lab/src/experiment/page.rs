@@ -13,6 +13,7 @@ use serde_json::Value;
 use crate::LabError;
 use crate::instrument::error::Tried;
 use crate::instrument::machine::Machine;
+use crate::instrument::programs;
 use crate::instrument::report::print_report;
 
 /// In the checkout.
@@ -86,11 +87,12 @@ impl PageArgs {
         if !Path::new(SCRIPT).is_file() {
             return Err(LabError::Missing {
                 missing: SCRIPT.to_owned(),
-                hint: "run this in Nigh's checkout, after `cargo build` and `make deps`",
+                hint: "run this in Nigh's checkout, after `make deps`",
             });
         }
         let output = Command::new(SCRIPT)
             .args(["--minutes", &self.minutes.to_string()])
+            .env("NIGH_TEST_NIGH", programs::nigh()?)
             .stderr(Stdio::inherit())
             .output()
             .at(SCRIPT)?;
