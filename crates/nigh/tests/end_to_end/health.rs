@@ -1,8 +1,10 @@
-//! What probes are told of a node in each state, and what it does meanwhile: start, drain, a full disk,
-//! a store or NATS servers that are away, another reading of its settings.
+//! What probes are told of a node in each state, and what it does meanwhile: start, drain, a full or broken disk, threads that
+//! stand still, a store or NATS servers that are away, another reading of its settings.
 
 mod expelled;
+mod failed_journal;
 mod reloads;
+mod stopped_threads;
 
 use std::ffi::OsString;
 use std::io::{Read as _, Write as _};
