@@ -239,7 +239,21 @@ class PageTest(unittest.TestCase):
         report = json.loads(done.stdout)
         self.assertGreaterEqual(report["views"], 14 * 3)
 
-    def test_2_a_page_says_that_it_is_cut_off_and_asks_who_it_is_after_a_restart(self) -> None:
+    def test_2_a_page_whose_clock_is_not_the_nodes_or_is_moved_is_not_cut_off_and_its_ages_are_right(self) -> None:
+        """It shows an execution that waits, then a busy node."""
+        workflows = clients(self.node)["stepfunctions"]
+        definition = {"StartAt": "Wait", "States": {"Wait": {"Type": "Wait", "Seconds": BROWSER_S, "End": True}}}
+        machine = workflows.create_state_machine(
+            name="waiting", definition=json.dumps(definition), roleArn="arn:aws:iam::000000000000:role/any"
+        )["stateMachineArn"]
+        started = round(time.time() * 1000)
+        workflows.start_execution(stateMachineArn=machine, name="long")
+        words = ["node", "clock.mjs", self.node.endpoints["admin"], self.node.link()]
+        words += ["#/workflows/waiting/long", str(started)]
+        done = subprocess.run(words, cwd=HERE, capture_output=True, text=True, timeout=BROWSER_S, check=False)
+        self.assertEqual(done.stdout, "held\n", done.stderr)
+
+    def test_3_a_page_says_that_it_is_cut_off_and_asks_who_it_is_after_a_restart(self) -> None:
         """The node ends under the open page, and comes back at the same address."""
         address = self.node.endpoints["admin"].removeprefix("http://")
         words = ["node", "restart.mjs", self.node.endpoints["admin"], self.node.link()]

@@ -10,6 +10,7 @@ use http::request::Parts;
 use http_body_util::BodyExt as _;
 use nigh_http::audit::{AuditClient, AuditEvent, Caller, EventCategory, EventSource, fields, picked};
 use nigh_terms::{AccessKeyId, Principal};
+use nigh_trace::Span;
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 
@@ -86,10 +87,11 @@ impl RequestKind<'_> {
 }
 
 impl LambdaDoor {
-    /// Counts an answered request and records its event.
+    /// Counts an answered request, logs it, and records its event.
     pub(super) fn answered(
         &self,
         kind: RequestKind<'_>,
+        span: &Span,
         head: &Parts,
         from: IpAddr,
         began: Instant,
@@ -99,7 +101,10 @@ impl LambdaDoor {
         metrics::counter!("nigh_lambda_requests_total", "operation" => name, "status" => status).increment(1);
         metrics::histogram!("nigh_lambda_request_duration_seconds", "operation" => name).record(began.elapsed());
         let request = answer.headers().get(header::REQUEST_ID).and_then(|id| id.to_str().ok());
-        tracing::debug!(request, operation = name, status = answer.status().as_u16(), "a Lambda request was answered");
+        if tracing::enabled!(tracing::Level::DEBUG) {
+            let status = answer.status().as_u16();
+            span.logged(|| tracing::debug!(request, operation = name, status, "a Lambda request was answered"));
+        }
         if let Some(category) = kind.category().filter(|category| self.audit.wants(*category)) {
             self.record(kind, category, head, from, answer);
         }

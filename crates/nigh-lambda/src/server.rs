@@ -108,7 +108,7 @@ impl LambdaDoor {
             span.set("url.path", head.uri.path());
             of_answer(span, &answer);
         });
-        self.answered(kind, &head, from, began, &answer);
+        self.answered(kind, &span, &head, from, began, &answer);
         answer
     }
 

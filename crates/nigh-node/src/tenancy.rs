@@ -68,7 +68,7 @@ pub enum TenancyError {
     Objects(#[from] ObjectError),
     #[error(transparent)]
     Registry(#[from] RegistryError),
-    #[error(transparent)]
+    #[error("the credentials file cannot be written: {0}; mend that and reload")]
     Credentials(#[from] StateFolderError),
 }
 
@@ -90,6 +90,16 @@ pub(crate) struct Tenancy {
 }
 
 impl Tenancy {
+    /// Checks that the keys of the registry can be read again, and that the credentials file has those that are known: a file
+    /// that lacks some is written.
+    ///
+    /// # Errors
+    /// If the keys cannot be read, or the file cannot be written.
+    pub(crate) async fn check_reload(&self) -> Result<(), TenancyError> {
+        self.keys.check_reload(&*self.registry).await?;
+        Ok(self.first.write_file()?)
+    }
+
     /// Reads the keys of the registry again. Returns whether one has changed.
     ///
     /// # Errors

@@ -201,12 +201,10 @@ impl S3Door {
         let operation = read_operation.or_else(|| notes.map(|notes| notes.operation())).unwrap_or(Operation::Unknown);
         let error = audited.as_ref().and_then(|_| error_code(&response));
         finish(&mut response, id, operation, is_head);
-        tracing::debug!(
-            request = id.as_str(),
-            operation = operation.name(),
-            status = response.status().as_u16(),
-            "an S3 request was answered"
-        );
+        if tracing::enabled!(tracing::Level::DEBUG) {
+            let (request, operation, status) = (id.as_str(), operation.name(), response.status().as_u16());
+            trace.logged(|| tracing::debug!(request, operation, status, "an S3 request was answered"));
+        }
         let bytes = response.body().size_hint().exact().unwrap_or_default();
         self.telemetry.answered(operation, response.status(), bytes, began.elapsed());
         if let Some(audited) = audited {

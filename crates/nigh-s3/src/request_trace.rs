@@ -54,6 +54,11 @@ impl RequestTrace {
         self.span.scope(work)
     }
 
+    /// Runs `log`: its lines have the trace's id.
+    pub(crate) fn logged(&self, log: impl FnOnce()) {
+        self.span.logged(log);
+    }
+
     /// The request is answered.
     pub(crate) fn answered(mut self, operation: Operation, status: StatusCode, id: Option<RequestId>) {
         let path = self.path.take();

@@ -43,7 +43,8 @@ pub fn follow<F: Future>(work: F) -> Scoped<F> {
     Scoped { work, context, log: log_span(context) }
 }
 
-fn log_span(context: Option<SpanContext>) -> tracing::Span {
+/// Gives lines that are logged in it the ids of `context`, if that is recorded.
+pub(crate) fn log_span(context: Option<SpanContext>) -> tracing::Span {
     match context {
         Some(context) if context.sampled && is_on() => {
             tracing::error_span!("trace", trace_id = %context.trace, span_id = %context.span)

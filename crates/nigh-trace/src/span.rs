@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use crate::context::{SpanContext, SpanId, TraceId, Trigger};
-use crate::current::{Scoped, current, scope};
+use crate::current::{Scoped, current, log_span, scope};
 use crate::finished_span::{FinishedSpan, SpanKind, Value, cut};
 use crate::propagation::Incoming;
 use crate::recorder::{deliver, is_on, sampling};
@@ -127,6 +127,11 @@ impl Span {
     /// Runs `work` under this span.
     pub fn scope<F: Future>(&self, work: F) -> Scoped<F> {
         scope(self.context, work)
+    }
+
+    /// Runs `log`: the lines that it logs have the trace's id, as those of work under this span have.
+    pub fn logged<T>(&self, log: impl FnOnce() -> T) -> T {
+        log_span(self.context).in_scope(log)
     }
 
     /// Adds what is known of it; `add` is only called if the span is recorded.

@@ -15,7 +15,7 @@ Example:
 
 The node takes over log.level, drain, drain_delay, s3.uploads_bytes, openwhisk.* and the shares of
 namespaces, and reads certificates and keys again. It lists others that changed: they need a restart.
-If a setting is wrong, nothing is changed. SIGHUP does the same to a node without a terminal.")]
+If any is wrong, nothing is changed. SIGHUP does the same to a node without a terminal.")]
 pub(crate) struct ReloadArgs {}
 
 /// Has the running node read its settings again, and tells what came of it.

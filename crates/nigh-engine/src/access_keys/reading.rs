@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_recursion::async_recursion as boxed;
 use nigh_terms::{AccessKeyId, Clock, SystemClock};
 
-use super::document::decode;
+use super::document::{StoredKey, decode};
 use super::{ACCESS_KEYS_TABLE, AccessKeys};
 use crate::namespaces::Namespaces;
 use crate::{Registry, RegistryChange, RegistryError};
@@ -63,18 +63,23 @@ impl AccessKeys {
         Ok(())
     }
 
+    /// Checks that `reload` can read all keys; nothing changes.
+    ///
+    /// # Errors
+    /// The same as for `reload`.
+    #[boxed]
+    pub async fn check_reload(&self, registry: &dyn Registry) -> Result<(), RegistryError> {
+        self.read_again(registry).await.map(drop)
+    }
+
     /// Reads all keys of the registry again. Returns whether something has changed.
     ///
     /// # Errors
-    /// If the registry cannot be read, or holds a key that a newer Nigh wrote; then nothing changes.
+    /// If the registry cannot be read, or holds a key that a newer Nigh wrote, or a damaged one that is in use here; then
+    /// nothing changes.
     #[boxed]
     pub async fn reload(&self, registry: &dyn Registry) -> Result<bool, RegistryError> {
-        let mut found = HashMap::new();
-        for (id, stored) in registry.list(ACCESS_KEYS_TABLE, "").await? {
-            if let Some(stored) = decode(&id, &stored.value)? {
-                found.insert(AccessKeyId::new(id), stored);
-            }
-        }
+        let found = self.read_again(registry).await?;
         let before = self.clients();
         for (id, _) in before.iter().filter(|(id, _)| !found.contains_key(id)) {
             self.revoke(id);
@@ -83,5 +88,27 @@ impl AccessKeys {
             self.learn(id, stored.secret, stored.key);
         }
         Ok(self.clients() != before)
+    }
+
+    /// All keys of the registry, but for damaged ones that this process does not know.
+    async fn read_again(&self, registry: &dyn Registry) -> Result<HashMap<AccessKeyId, StoredKey>, RegistryError> {
+        let mut found = HashMap::new();
+        for (id, stored) in registry.list(ACCESS_KEYS_TABLE, "").await? {
+            let decoded = decode(&id, &stored.value)?;
+            let id = AccessKeyId::new(id);
+            match decoded {
+                Some(stored) => {
+                    found.insert(id, stored);
+                }
+                None if self.describe(&id).is_some() => {
+                    return Err(RegistryError::Storage(format!(
+                        "access key {id} is in use and its document is damaged: give its clients another key, and start \
+                         the node again, which then refuses this one"
+                    )));
+                }
+                None => {}
+            }
+        }
+        Ok(found)
     }
 }

@@ -188,6 +188,25 @@ async fn changes_of_another_process_are_followed_and_calls_under_way_are_kept() 
 }
 
 #[tokio::test]
+async fn a_key_in_use_that_is_damaged_in_the_registry_stops_a_reload_and_stays_in_use() {
+    let Ground { keys, registry, _folder, .. } = ground().await;
+    let (used, _) = keys.issue(&registry, &tenant()).await.unwrap();
+    registry.put(ACCESS_KEYS_TABLE, "NIGHBROKEN", b"{\"namespace\":".to_vec(), None).await.unwrap();
+    keys.check_reload(&registry).await.unwrap();
+    assert!(!keys.reload(&registry).await.unwrap(), "nobody here knows the broken one");
+
+    let whole = registry.get(ACCESS_KEYS_TABLE, used.as_str()).await.unwrap().unwrap();
+    let half = whole.value[..whole.value.len() / 2].to_vec();
+    registry.put(ACCESS_KEYS_TABLE, used.as_str(), half, Some(whole.revision)).await.unwrap();
+    for refused in [keys.check_reload(&registry).await.unwrap_err(), keys.reload(&registry).await.unwrap_err()] {
+        assert!(refused.to_string().contains(used.as_str()), "{refused}");
+    }
+    assert!(keys.principal(&used).is_ok());
+    // As at a start.
+    assert!(AccessKeys::load(&registry).await.unwrap().describe(&used).is_none());
+}
+
+#[tokio::test]
 async fn a_plain_key_is_written_as_an_earlier_nigh_reads_it_and_a_limited_one_is_not() {
     let Ground { keys, registry, clock, _folder } = ground().await;
     let (plain, _) = keys.issue(&registry, &tenant()).await.unwrap();

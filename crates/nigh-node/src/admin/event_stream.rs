@@ -1,7 +1,7 @@
 //! Server-sent events (WHATWG HTML, "Server-sent events"): how values reach an open page.
 //!
-//! One stream a tab. A value is sent at most twice a second, and a comment when nothing was sent for a while, so that
-//! both sides learn of a broken connection. A client that does not take what is sent is closed by the listener
+//! One stream a tab. A value is sent at most twice a second, and an empty object when nothing was sent for a while, so that
+//! both sides learn of a broken connection: scripts do not see the comments of a stream. A client that does not take what is sent is closed by the listener
 //! (`nigh_http::watch`). When the node stops, the streams end (`admin::ends_with_node`) and browsers come back.
 
 use std::convert::Infallible;
@@ -19,7 +19,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 const STREAMS_MAX: usize = 200;
 /// Between two values of a stream.
 const EVERY: Duration = Duration::from_millis(500);
-/// Without a value for so long, a comment is sent.
+/// Without a value for so long, an empty object is sent.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 /// After how long a browser asks again when the stream has ended.
 const RETRY: Duration = Duration::from_secs(2);
@@ -28,12 +28,13 @@ static STREAMS: Semaphore = Semaphore::const_new(STREAMS_MAX);
 
 /// The answer that sends each value of `values` as one event with a number, until they end or the client leaves.
 pub(super) fn events<T: Serialize + Send + 'static>(values: impl Stream<Item = T> + Send + 'static) -> Response {
-    events_within(values, &STREAMS)
+    events_within(values, &STREAMS, HEARTBEAT)
 }
 
 fn events_within<T: Serialize + Send + 'static>(
     values: impl Stream<Item = T> + Send + 'static,
     places: &'static Semaphore,
+    heartbeat: Duration,
 ) -> Response {
     let Ok(place) = places.try_acquire() else {
         let words = format!("{STREAMS_MAX} live views are open at this node; close one and reload");
@@ -44,7 +45,8 @@ fn events_within<T: Serialize + Send + 'static>(
         let _held = &place;
         Ok::<_, Infallible>(event(number, &value))
     });
-    Sse::new(numbered).keep_alive(KeepAlive::new().interval(HEARTBEAT)).into_response()
+    let alive = KeepAlive::new().interval(heartbeat).event(Event::default().data("{}"));
+    Sse::new(numbered).keep_alive(alive).into_response()
 }
 
 fn event(number: usize, value: &impl Serialize) -> Event {
@@ -102,9 +104,20 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_script_hears_of_a_stream_on_which_no_value_comes() {
+        static PLACES: Semaphore = Semaphore::const_new(1);
+        let silent = events_within(futures::stream::pending::<u8>(), &PLACES, Duration::from_millis(1));
+        let mut body = silent.into_body();
+        for _ in 0..2 {
+            let heard = body.frame().await.unwrap().unwrap().into_data().unwrap();
+            assert_eq!(heard, "data: {}\n\n");
+        }
+    }
+
+    #[tokio::test]
     async fn a_stream_too_many_is_refused_until_one_is_closed() {
         static PLACES: Semaphore = Semaphore::const_new(1);
-        let open = || events_within(futures::stream::pending::<u8>(), &PLACES);
+        let open = || events_within(futures::stream::pending::<u8>(), &PLACES, HEARTBEAT);
         let first = open();
         assert_eq!((first.status(), open().status()), (StatusCode::OK, StatusCode::SERVICE_UNAVAILABLE));
         drop(first);

@@ -1,4 +1,5 @@
-//! `GET /live?view=`: a view's document as a snapshot, then what changes in it as JSON Merge Patches (RFC 7396).
+//! `GET /live?view=`: a view's document as a snapshot, then what changes in it as JSON Merge Patches (RFC 7396), each with
+//! the time by the node's clock.
 //!
 //! However many clients watch a view, one task makes its document, as often as `View::every` says and only while somebody
 //! watches. A client that is slow misses steps in between and gets the difference to what it has, so nothing queues up.
@@ -10,7 +11,8 @@ use std::sync::Arc;
 
 use axum::extract::{Query, State};
 use axum::response::Response;
-use futures::Stream;
+use futures::{Stream, StreamExt as _};
+use nigh_terms::Timestamp;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -121,7 +123,16 @@ pub(super) async fn live<N: AdminSource>(
             frames
         }
     };
-    Ok(event_stream::events(messages(frames, node.stop().clone())))
+    let (stop, recent) = (node.stop().clone(), node.recent().clone());
+    Ok(event_stream::events(messages(frames, stop).map(move |message| timed(message, recent.now()))))
+}
+
+/// The message, with the time at which it is sent: the client's clock may differ from the node's.
+fn timed(mut message: Value, now: Timestamp) -> Value {
+    if let Value::Object(members) = &mut message {
+        members.insert("time".to_owned(), now.millis().into());
+    }
+    message
 }
 
 /// Makes the frames of a view while somebody watches it and the node runs.
@@ -180,8 +191,6 @@ impl Messages {
 
 #[cfg(test)]
 mod tests {
-    use futures::StreamExt as _;
-
     use super::*;
 
     #[test]

@@ -158,6 +158,7 @@ impl Reload for Keys {
     fn check(&self, _: &Settings) -> Result<Apply, String> {
         let (tenancy, runtime) = (Arc::clone(&self.tenancy), self.runtime.clone());
         // A reload blocks, and so is called where the runtime permits it.
+        runtime.block_on(tenancy.check_reload()).map_err(|error| error.to_string())?;
         Ok(Box::new(move || {
             runtime.block_on(tenancy.reload()).unwrap_or_else(|error| {
                 tracing::error!(%error, "the keys cannot be read again; those that are known stay");

@@ -11,7 +11,7 @@ export type Connection = "loading" | "live" | "cut" | "failed";
 export type Params = Record<string, string | number | boolean | undefined>;
 
 export const connection = signal<Connection>("loading");
-/** Since when nothing came, if the connection is cut. */
+/** Since when nothing came, by `performance.now()`, if the connection is cut. */
 export const cutSince = signal<number | null>(null);
 /** Why there is nothing, or nothing new. */
 export const trouble = signal<string | null>(null);
@@ -23,8 +23,11 @@ export function keyOf(view: string, params: Params): string {
 }
 
 const RETRY_MS = 2000;
-/** The node sends a heartbeat every 15 s, and most views change at least every few seconds. */
+/** The node sends an empty message when a view has not changed for 15 s. */
 const SILENT_MS = 45_000;
+const LOOK_MS = 5000;
+/** The date may gain or lose so much between two looks before the stream is opened again. */
+const JUMP_MS = 10_000;
 
 /** The view and parameters that are watched. */
 export const watching = signal<string | null>(null);
@@ -32,10 +35,18 @@ export const watching = signal<string | null>(null);
 let source: EventSource | null = null;
 let watched: { key: string; view: string; params: Params } | null = null;
 let retry: number | undefined;
+/** When the last message came, by `performance.now()`: somebody may move the date of this machine. */
 let heard = 0;
+/** The node's time in the last message that had one, and when that came. */
+let told: { time: number; at: number } | null = null;
+
+/** The time by the node's clock, in milliseconds since 1970; by this machine's until the node has told its own. */
+export function nodeTime(): number {
+    return told ? told.time + performance.now() - told.at : Date.now();
+}
 
 function cut(why: string | null) {
-    if (connection.value !== "cut") cutSince.value = Date.now();
+    if (connection.value !== "cut") cutSince.value = performance.now();
     connection.value = live.value === null ? "loading" : "cut";
     if (why) trouble.value = why;
 }
@@ -54,8 +65,9 @@ function open() {
     source = stream;
     stream.onmessage = (event) => {
         if (source !== stream) return;
-        const message = JSON.parse(event.data) as { snapshot?: Json; patch?: Json; trouble?: string | null };
-        heard = Date.now();
+        const message = JSON.parse(event.data) as { snapshot?: Json; patch?: Json; trouble?: string | null; time?: number };
+        heard = performance.now();
+        if (message.time !== undefined) told = { time: message.time, at: heard };
         if (message.snapshot !== undefined) live.value = { of: key, document: message.snapshot };
         if (message.patch !== undefined) live.value = { of: key, document: apply(live.value?.document, message.patch) };
         if (message.trouble !== undefined) trouble.value = message.trouble;
@@ -123,9 +135,14 @@ document.addEventListener("visibilitychange", () => {
     else if (watched && connection.value !== "failed") open();
 });
 window.addEventListener("pagehide", close);
+let looked = { date: Date.now(), at: performance.now() };
 window.setInterval(() => {
-    if (source && connection.value === "live" && Date.now() - heard > SILENT_MS) {
-        cut("the node has sent nothing for a while");
-        open();
-    }
-}, 5000);
+    const now = { date: Date.now(), at: performance.now() };
+    // The date was moved, or the machine slept, which performance.now() does not count: the stream may be dead.
+    const jumped = Math.abs(now.date - looked.date - (now.at - looked.at)) > JUMP_MS;
+    looked = now;
+    if (!source || connection.value !== "live") return;
+    const silent = now.at - heard > SILENT_MS;
+    if (silent) cut("the node has sent nothing for a while");
+    if (silent || jumped) open();
+}, LOOK_MS);

@@ -5,11 +5,11 @@ import { useEffect, useErrorBoundary, useRef, useState } from "preact/hooks";
 import "uplot/dist/uPlot.min.css";
 import "./page.css";
 import { ApiError, session, signIn, signOut, whoAmI } from "./api";
-import { connection, cutSince, unwatch } from "./live";
+import { connection, unwatch } from "./live";
 import { choose, loadNamespaces, namespace, namespaces } from "./namespace";
 import { go, href, route } from "./route";
 import { choice, nextTheme } from "./theme";
-import { Failure, Loading, Since, Title } from "./ui";
+import { CutFor, Failure, Loading, Title } from "./ui";
 import { ClusterView } from "./views/cluster";
 import { EventsView } from "./views/events";
 import { FunctionView } from "./views/function";
@@ -46,7 +46,7 @@ function ConnectionShown() {
         case "live":
             return <span class="state good"><span aria-hidden="true">●</span> live</span>;
         case "cut":
-            return <span class="state bad"><span aria-hidden="true">✕</span> cut off <Since from={cutSince.value ?? Date.now()} /></span>;
+            return <span class="state bad"><span aria-hidden="true">✕</span> cut off <CutFor /></span>;
         case "failed":
             return <span class="state warn"><span aria-hidden="true">!</span> refused</span>;
         default:

@@ -4,7 +4,7 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError } from "./api";
 import { age } from "./format";
-import { type Params, again, connection, cutSince, keyOf, live, trouble, watch, watching } from "./live";
+import { type Params, again, connection, cutSince, keyOf, live, nodeTime, trouble, watch, watching } from "./live";
 
 export function Title({ text, children }: { text: string; children?: ComponentChildren }) {
     useEffect(() => {
@@ -67,7 +67,7 @@ export function Live<T>({ view, params = {}, children }: { view: string; params?
         <>
             {old && (
                 <p class="cut" role="status">
-                    <strong>Cut off</strong> for <Since from={cutSince.value ?? Date.now()} />: what is below is old
+                    <strong>Cut off</strong> for <CutFor />: what is below is old
                     {trouble.value ? ` (${trouble.value})` : ""}. <button type="button" onClick={again}>Try now</button>
                 </p>
             )}
@@ -77,14 +77,25 @@ export function Live<T>({ view, params = {}, children }: { view: string; params?
     );
 }
 
-/** A time that grows. */
-export function Since({ from }: { from: number }) {
+/** Draws the component again each second. */
+function useEachSecond() {
     const [, tick] = useState(0);
     useEffect(() => {
         const timer = window.setInterval(() => tick((n) => n + 1), 1000);
         return () => window.clearInterval(timer);
     }, []);
-    return <>{age(Date.now() - from)}</>;
+}
+
+/** The time since a date of the node, which grows. */
+export function Since({ from }: { from: number }) {
+    useEachSecond();
+    return <>{age(nodeTime() - from)}</>;
+}
+
+/** How long the connection has been cut. */
+export function CutFor() {
+    useEachSecond();
+    return <>{cutSince.value === null ? age(0) : age(performance.now() - cutSince.value)}</>;
 }
 
 export interface Column<T> {

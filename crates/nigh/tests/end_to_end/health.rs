@@ -1,7 +1,10 @@
-//! What probes are told of a node in each state, and what it does meanwhile: start, drain, a full disk, a store or NATS servers
-//! that are away, another reading of its settings.
+//! What probes are told of a node in each state, and what it does meanwhile: start, drain, a full or broken disk, threads that
+//! stand still, a store or NATS servers that are away, another reading of its settings.
 
 mod expelled;
+mod failed_journal;
+mod reloads;
+mod stopped_threads;
 
 use std::ffi::OsString;
 use std::io::{Read as _, Write as _};
@@ -12,7 +15,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::cluster_workflows::Nodes;
@@ -20,8 +22,6 @@ use crate::platform::{Node, PATIENCE, command, python, wait_for};
 use crate::small_disk::SmallDisk;
 use crate::store_down::{World, object, refuse};
 
-/// Runs the words behind it in a session without a terminal, as a service manager does.
-const NO_TERMINAL: &str = "import os, sys; os.setsid(); os.execvp(sys.argv[1], sys.argv[1:])";
 const LIVE: &str = "/health/live";
 const READY: &str = "/health/ready";
 const READS: &str = "/health/ready?reads=1";
@@ -85,10 +85,6 @@ fn check(answer: &Value, name: &str) -> Value {
 
 fn free_address() -> String {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
-}
-
-fn signal(node: &Node, signal: Signal) {
-    kill_process(Pid::from_raw(node.process_id().cast_signed()).unwrap(), signal).unwrap();
 }
 
 #[test]
@@ -319,73 +315,6 @@ fn nodes_that_are_cut_off_from_their_servers_are_live_and_take_no_work() {
     wait_for("the other to have all homes", || get(&addresses[0], "/health/cluster").status == 200);
     wait_for("it to be alone", || get(&addresses[0], "/health/cluster?without=node-1").status == 412);
     assert_eq!(get(&addresses[0], READY).status, 200);
-}
-
-#[test]
-fn a_reload_changes_what_can_change_tells_what_needs_a_restart_and_refuses_the_whole_if_a_part_is_wrong() {
-    let test = "a_reload_changes_what_can_change_tells_what_needs_a_restart_and_refuses_the_whole_if_a_part_is_wrong";
-    let Some(python) = python(test) else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("nigh.toml");
-    let write = |text: &str| std::fs::write(&file, text).unwrap();
-    write("drain = \"20 s\"\n[log]\nlevel = \"info\"\n");
-    let session = [python.as_os_str().to_owned(), OsString::from("-c"), OsString::from(NO_TERMINAL)].to_vec();
-    let mut node = Node::start_by(session, &python, &["--config", file.to_str().unwrap()]);
-    let shown = |node: &Node, key: &str| {
-        let all = node.json(["config", "show", "--running"]);
-        all.as_array().unwrap().iter().find(|one| one["key"] == key).map(|one| one["value"].clone())
-    };
-    let log = |node: &Node| std::fs::read_to_string(node.state.with_extension("log")).unwrap();
-    assert_eq!(node.ok(["reload"]), "Nothing has changed.\n");
-
-    write(
-        "drain = \"7 s\"\ndrain_delay = \"1 s\"\nregion = \"eu-west-1\"\n[log]\nlevel = \"debug\"\n\
-         [s3]\nuploads_bytes = \"6 GiB\"\n[namespaces.default]\nshare = 3\n[openwhisk]\nfires_per_minute = 5\n",
-    );
-    let report = node.json(["reload"]);
-    let keys = |of: &Value| -> Vec<String> {
-        let mut keys: Vec<String> =
-            of.as_array().unwrap().iter().map(|one| one["key"].as_str().unwrap().to_owned()).collect();
-        keys.sort();
-        keys
-    };
-    let changed = keys(&report["changed"]);
-    let expected = [
-        "drain",
-        "drain_delay",
-        "log.level",
-        "namespaces.default.share",
-        "openwhisk.fires_per_minute",
-        "s3.uploads_bytes",
-    ];
-    assert_eq!(changed, expected);
-    assert!(keys(&report["needs_restart"]).contains(&"region".to_owned()), "{report}");
-    assert_eq!((shown(&node, "drain"), shown(&node, "region")), (Some("7 s".into()), Some("us-east-1".into())));
-    wait_for("lines of the new level", || {
-        node.ok(["objects", "ls"]);
-        log(&node).contains("DEBUG")
-    });
-
-    // By a signal, where there is no terminal; the node goes on.
-    write("drain = \"9 s\"\n");
-    signal(&node, Signal::HUP);
-    wait_for("the settings to be read again", || shown(&node, "drain") == Some("9 s".into()));
-    assert!(log(&node).contains("the settings were read again"));
-    assert_eq!(node.ok(["reload"]), "Nothing has changed.\n");
-
-    // One wrong part, and nothing is changed.
-    write("drain = \"11 s\"\n[log]\nlevel = \"loud\"\n");
-    let refused = node.nigh(["reload"]);
-    let words = String::from_utf8(refused.stderr).unwrap();
-    assert_eq!(refused.status.code(), Some(1), "{words}");
-    assert!(words.contains("nothing was reloaded") && words.contains("log.level"), "{words}");
-    assert_eq!(shown(&node, "drain"), Some("9 s".into()));
-    signal(&node, Signal::HUP);
-    // Log files are opened again: there is none, and the node goes on.
-    signal(&node, Signal::USR1);
-    assert!(node.json(["status"])["draining"].is_null());
-    node.terminate();
-    assert_eq!(node.exit_code(), Some(0));
 }
 
 #[test]

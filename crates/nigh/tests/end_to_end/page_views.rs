@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nigh_node::state_folder::StatePaths;
 use serde_json::{Value, json};
@@ -99,6 +99,9 @@ fn the_views_of_a_node_show_what_ran_where_objects_are_and_what_changes() {
         (&json!("reader"), &json!({})),
         "{first}"
     );
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let sent = Duration::from_millis(first["time"].as_u64().unwrap());
+    assert!(since_1970.abs_diff(sent) < PATIENCE, "{first}");
 
     let (status, body) = request(&node, "POST /v1/functions/default/reader/invoke", b"{}");
     let answer: Value = serde_json::from_slice(&body).unwrap();

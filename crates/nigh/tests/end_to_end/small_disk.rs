@@ -40,6 +40,12 @@ impl SmallDisk {
         Some(Self { folder: folder.to_owned(), keeper })
     }
 
+    /// Where processes outside of its namespace see it.
+    pub(crate) fn from_outside(&self) -> PathBuf {
+        let root = PathBuf::from(format!("/proc/{}/root", self.keeper.id()));
+        root.join(self.folder.strip_prefix("/").unwrap())
+    }
+
     /// What runs a program where the file system is seen.
     pub(crate) fn way_in(&self) -> Vec<OsString> {
         vec!["nsenter".into(), format!("--mount=/proc/{}/ns/mnt", self.keeper.id()).into(), "--".into()]

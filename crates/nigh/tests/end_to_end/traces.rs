@@ -8,6 +8,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use serde_json::Value;
+
 use self::collector::{CLIENT, Collector, SERVER};
 use crate::cluster_workflows::Nodes;
 use crate::platform::{Node, python, wait_for};
@@ -101,6 +103,35 @@ fn an_invocation_its_data_calls_and_their_writes_to_the_store_are_one_tree_under
     let log = node.json(["explain", id])["activation"]["log"].as_str().unwrap().to_owned();
     assert!(log.contains(&format!("SegmentId: {}\tSampled: true", work.id)), "{log}");
     collector.is_read_by_the_definitions(test);
+}
+
+#[test]
+fn a_line_of_the_log_has_the_request_id_that_its_client_received_and_the_trace_that_it_sent() {
+    let test = "a_line_of_the_log_has_the_request_id_that_its_client_received_and_the_trace_that_it_sent";
+    let Some(python) = python(test) else { return };
+    let collector = Collector::start();
+    let levels = "log.level=info,nigh_s3=debug,nigh_lambda=debug,nigh_invoke=debug";
+    let node = node(&python, &collector, &["--set", "log.format=json", "--set", levels]);
+    let lines = || -> Vec<Value> {
+        let log = std::fs::read_to_string(node.state.with_extension("log")).unwrap();
+        // What `nigh up` prints for people stands in the same file here.
+        log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    };
+    let calls = [
+        ("s3.put_object(Bucket='data', Key='a.txt', Body=b'hello')", "an S3 request was answered", "request"),
+        ("functions.list_functions()", "a Lambda request was answered", "request"),
+        ("functions.invoke(FunctionName='work', Payload='{}')", "a Lambda request was answered", "request"),
+        ("functions.invoke(FunctionName='work', Payload='{}')", "an invocation ended", "invocation"),
+    ];
+    for ((call, message, field), number) in calls.into_iter().zip(1..) {
+        let parent = caller(number);
+        let id = traced(&node, &python, &parent, &format!("print({call}['ResponseMetadata']['RequestId'])"));
+        let found =
+            || lines().into_iter().find(|line| line["fields"]["message"] == message && line["fields"][field] == *id);
+        wait_for("the line of the call", || found().is_some());
+        let line = found().unwrap();
+        assert_eq!(line["span"]["trace_id"], parent.split('-').nth(1).unwrap(), "{call}: {line}");
+    }
 }
 
 #[test]

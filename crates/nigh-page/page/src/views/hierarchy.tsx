@@ -249,7 +249,7 @@ function Running({ at, running, more, picked, pick }: {
                             </button>
                         ),
                     },
-                    { name: "For", numeric: true, cell: ([, run]) => span((at - run.since) * 1000) },
+                    { name: "For", numeric: true, cell: ([, run]) => span(Math.max(0, at - run.since) * 1000) },
                     { name: "Used, granted, booked", cell: ([, run]) => <RunMemory {...run} /> },
                     { name: "Class", hint: "Class of service in the last-level cache", numeric: true, cell: ([, run]) => run.clos ?? "–" },
                     { name: "Start", wide: true, cell: ([, run]) => run.start },
