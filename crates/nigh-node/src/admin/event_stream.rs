@@ -1,8 +1,9 @@
 //! Server-sent events (WHATWG HTML, "Server-sent events"): how values reach an open page.
 //!
 //! One stream a tab. A value is sent at most twice a second, and an empty object when nothing was sent for a while, so that
-//! both sides learn of a broken connection: scripts do not see the comments of a stream. A client that does not take what is sent is closed by the listener
-//! (`nigh_http::watch`). When the node stops, the streams end (`admin::ends_with_node`) and browsers come back.
+//! both sides learn of a broken connection: scripts do not see the comments of a stream. A client that does not take what is
+//! sent is closed by the listener (`nigh_http::watch`). When the node stops, the streams end (`admin::ends_with_node`) and
+//! browsers come back.
 
 use std::convert::Infallible;
 use std::time::Duration;
