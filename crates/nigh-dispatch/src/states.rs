@@ -33,6 +33,11 @@ impl Dispatcher {
         self.0.owner(namespace, self.0.now().after(self.0.settings.wait)).await
     }
 
+    /// The process that `owner_of` has named does not own `namespace`, or does not answer: `owner_of` asks the registry next.
+    pub fn not_owner(&self, namespace: &Namespace) {
+        self.0.not_owner(namespace);
+    }
+
     /// This process does not own `namespace` in `term` any more.
     pub fn forget(&self, namespace: &Namespace, term: u64) {
         self.0.forget(namespace, term);
@@ -64,7 +69,7 @@ impl Dispatcher {
     ) -> Result<Option<(u16, Bytes)>, String> {
         let answered = self.0.ask_states(owner, asked, body).await;
         if !matches!(answered, Ok(Some(_))) {
-            self.0.not_owner(&asked.namespace);
+            self.not_owner(&asked.namespace);
         }
         answered
     }

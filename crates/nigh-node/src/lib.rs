@@ -27,6 +27,7 @@ pub mod machine;
 pub mod node;
 pub mod node_js;
 mod notifications;
+mod object_users;
 pub mod outside_door;
 pub mod own_certificate;
 mod piped_body;
@@ -37,6 +38,7 @@ mod python_folder;
 mod python_library;
 mod recent_invocations;
 pub mod reload;
+mod shown_executions;
 #[cfg(test)]
 #[path = "../../../tests/skipped.rs"]
 mod skipped;

@@ -110,6 +110,11 @@ impl OwnedExecutions {
         }
     }
 
+    /// The process that `at` has named does not run the executions of `namespace`, or does not answer: `at` finds out anew.
+    pub fn not_there(&self, namespace: &Namespace) {
+        self.0.parts.dispatcher.not_owner(namespace);
+    }
+
     /// Sends a request to `owner`. Returns the status and the body of its answer.
     ///
     /// # Errors

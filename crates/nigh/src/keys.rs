@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use nigh_node::config::Span;
 use nigh_node::tenancy::{CreatedKey, KeyState, ListedKey, NewKey};
-use nigh_terms::{AdminRole, BucketName, FunctionName};
+use nigh_terms::{AdminRole, BucketName, FunctionName, Namespace};
 use serde_json::json;
 
 use crate::confirm::confirm;
@@ -23,7 +23,7 @@ Examples:
   nigh keys create --name backup --bucket pictures --read-only --expires 90d
   nigh keys create --name ci --function blur --namespace team-a
   nigh keys create --name dashboard --role view      for the admin API
-  nigh keys ls
+  nigh keys ls --active --namespace team-a
   nigh keys rotate backup --overlap 24h               both keys are good for a day
   nigh keys disable backup
 
@@ -33,9 +33,18 @@ version of Nigh and later ones only.")]
 pub(crate) enum KeysCommand {
     /// Create a key for the namespace, and print its secret, which is not shown again
     Create(CreateArgs),
-    /// List the keys of all namespaces, without their secrets
+    /// List the keys of all namespaces, or of the one that --profile names, without their secrets
     #[command(visible_alias = "list")]
-    Ls,
+    Ls {
+        /// Only keys whose names or ids begin like this
+        prefix: Option<String>,
+        /// Only keys that are neither disabled nor expired
+        #[arg(long)]
+        active: bool,
+        /// List so many at most
+        #[arg(long, default_value_t = 1000)]
+        limit: usize,
+    },
     /// Show a key
     Show {
         /// The key's id or name
@@ -141,8 +150,14 @@ pub(crate) async fn run(command: KeysCommand, globals: &Globals) -> Result<(), C
             };
             created(&admin.exchange("/keys", &new).await?, globals)
         }
-        KeysCommand::Ls => {
-            let keys: Vec<ListedKey> = admin.get("/keys").await?;
+        KeysCommand::Ls { prefix, active, limit } => {
+            let namespace = match globals.profile {
+                Some(_) => Some(globals.namespace().await?),
+                None => None,
+            };
+            let mut keys: Vec<ListedKey> = admin.get("/keys").await?;
+            keys.retain(|key| is_listed(key, prefix.as_deref(), namespace.as_ref(), active));
+            keys.truncate(limit);
             if globals.json { output::json(&keys) } else { list(&keys) }
         }
         KeysCommand::Show { key } => {
@@ -161,6 +176,17 @@ pub(crate) async fn run(command: KeysCommand, globals: &Globals) -> Result<(), C
             change(&key, "rm", "removed", globals).await
         }
     }
+}
+
+/// Whether a key's id or name begins with `prefix`, and it is of `namespace`; where these are asked for.
+fn is_listed(key: &ListedKey, prefix: Option<&str>, namespace: Option<&Namespace>, active: bool) -> bool {
+    let begins = |prefix: &str| {
+        let name = key.name.as_deref().unwrap_or_default();
+        name.starts_with(prefix) || key.id.as_str().starts_with(prefix)
+    };
+    prefix.is_none_or(begins)
+        && namespace.is_none_or(|namespace| key.namespace == *namespace)
+        && (!active || key.state == KeyState::Active)
 }
 
 /// A key's id or name as part of a path.
@@ -276,7 +302,7 @@ fn facts(key: &ListedKey) -> Vec<(&'static str, String)> {
 
 #[cfg(test)]
 mod tests {
-    use nigh_terms::{AccessKeyId, Namespace};
+    use nigh_terms::AccessKeyId;
 
     use super::*;
 

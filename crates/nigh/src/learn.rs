@@ -10,14 +10,14 @@ use crate::context::Globals;
 use crate::error::CliError;
 use crate::output::{self, Colour, coloured};
 
-/// Functions in one answer.
-const LISTED: usize = 1000;
+/// The most functions of one answer.
+const LISTED_MAX: usize = 1000;
 
 /// Subcommands of `nigh learn`.
 #[derive(Subcommand)]
 #[command(after_help = "\
 Examples:
-  nigh learn ls                          which functions' models are mature
+  nigh learn ls --mature                 which functions' models are mature
   nigh learn export thumbnail > rows.csv
   nigh learn import thumbnail rows.csv   use rows that were measured elsewhere
   nigh learn forget thumbnail            after a change that is not in its code")]
@@ -25,8 +25,13 @@ pub(crate) enum LearnCommand {
     /// List the functions that have a model or training rows
     #[command(visible_alias = "list")]
     Ls {
+        /// Only functions whose names begin like this
+        prefix: Option<String>,
+        /// Only functions whose models are mature
+        #[arg(long)]
+        mature: bool,
         /// List so many at most
-        #[arg(long, default_value_t = LISTED)]
+        #[arg(long, default_value_t = LISTED_MAX)]
         limit: usize,
     },
     /// Show one function's model
@@ -62,8 +67,15 @@ pub(crate) async fn run(command: LearnCommand, globals: &Globals) -> Result<(), 
     let admin = globals.admin()?;
     let of = |function: &FunctionName| format!("/learn/{namespace}/{function}");
     match command {
-        LearnCommand::Ls { limit } => {
-            let found: Vec<LearnedStatus> = admin.get(&format!("/learn?namespace={namespace}&limit={limit}")).await?;
+        LearnCommand::Ls { prefix, mature, limit } => {
+            // The node's limit counts functions without a model too.
+            let path = format!("/learn?namespace={namespace}&limit={LISTED_MAX}");
+            let mut found: Vec<LearnedStatus> = admin.get(&path).await?;
+            let begins = |one: &LearnedStatus| {
+                prefix.as_ref().is_none_or(|prefix| one.function.as_str().starts_with(prefix.as_str()))
+            };
+            found.retain(|one| begins(one) && (one.mature || !mature));
+            found.truncate(limit);
             if globals.json { output::json(&found) } else { list(&found) }
         }
         LearnCommand::Show { function } => {

@@ -9,7 +9,7 @@ use nigh_terms::{ByteSize, ClosId, FunctionName, InvocationId, Namespace, Timest
 use serde::Serialize;
 
 use super::AdminSource;
-use crate::cluster::members::{MemberAnswer, MemberQuestion, MemberSource, MemberSummary};
+use crate::cluster::members::{MemberAnswer, MemberQuestion, MemberSource, MemberSummary, OTHER_ANSWER};
 use crate::llc::LlcStatus;
 use crate::recent_invocations::RunningInvocation;
 use crate::recent_invocations::figures::{FunctionFigures, WINDOW_S, window_start};
@@ -108,9 +108,7 @@ pub(super) async fn members<N: AdminSource>(node: &N) -> Result<BTreeMap<String,
 fn shown_member(answer: Result<MemberAnswer, String>) -> ShownMember {
     match answer {
         Ok(MemberAnswer::Summary(summary)) => ShownMember::Summary(summary),
-        Ok(MemberAnswer::Copies(_)) => {
-            ShownMember::Unanswered { unanswered: "it answered another question".to_owned() }
-        }
+        Ok(_) => ShownMember::Unanswered { unanswered: OTHER_ANSWER.to_owned() },
         Err(unanswered) => ShownMember::Unanswered { unanswered },
     }
 }

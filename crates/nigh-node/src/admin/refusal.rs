@@ -58,11 +58,6 @@ impl Refusal {
         Self(StatusCode::SERVICE_UNAVAILABLE, why.to_string())
     }
 
-    /// Another node can answer this.
-    pub(super) fn elsewhere(why: impl Display) -> Self {
-        Self(StatusCode::MISDIRECTED_REQUEST, why.to_string())
-    }
-
     /// A file of the node cannot be read.
     pub(super) fn disk(error: std::io::Error) -> Self {
         Self::internal(error)

@@ -2,9 +2,10 @@
 //!
 //! Each node of a cluster has the records of the invocations that ran on it. With `cluster=true` the lists have those
 //! of all members, and `/activations/{id}` and `/explain/{id}` always look at all members. The header
-//! `x-nigh-unanswered` names the members that did not answer. With `follow=true` and without `cluster=true` only what
-//! ends on this node follows. Of a list that is longer than its limit, the header `x-nigh-cursor` has the parameter
-//! `cursor` of the next page.
+//! `x-nigh-unanswered` names the members that did not answer. The views of workflows and objects answer for all members
+//! too; their field `unanswered` names those that did not. With `follow=true` and without `cluster=true` only what ends on
+//! this node follows. Of a list that is longer than its limit, the header `x-nigh-cursor` has the parameter `cursor` of the
+//! next page.
 
 use nigh_engine::NamespaceQuota;
 use nigh_invoke::event_invoker::{EventListing, ShownEvent};

@@ -41,11 +41,11 @@ pub(super) enum ViewName {
     Functions,
     /// One function and its last runs.
     Function,
-    /// The buckets of a namespace, the objects of a `bucket`, or one object if `key` is given too.
+    /// The buckets of a namespace, the objects of a `bucket`, or one object and its last users if `key` is given too.
     Objects,
     /// The objects of a namespace whose cached copies take most of this node's memory, and which nodes have copies.
     Cached,
-    /// The state machines of a namespace, the executions of one (`workflow`), or one `execution`.
+    /// The state machines of a namespace, the executions of one (`workflow`), or one `execution`; at any node of a cluster.
     Workflows,
     /// The members of the cluster.
     Cluster,

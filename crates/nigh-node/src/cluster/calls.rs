@@ -75,7 +75,7 @@ impl Handler for Calls {
             return records::answer(log, call.head).await;
         }
         if call.method.number == MEMBERS.number {
-            return members::answer(self.members.get(), &call.head);
+            return members::answer(self.members.get(), &call.head).await;
         }
         if call.method.number >= FIRST_DISPATCH_METHOD {
             let (handler, _) = self.of_dispatch(call.method.number).ok_or_else(not_yet)?;

@@ -1,11 +1,13 @@
-//! What the members of a cluster tell each other for people: a summary of a node, and which objects it has cached. The
-//! admin API of any node so answers for the whole cluster, and says which members did not answer.
+//! What the members of a cluster tell each other for people: a summary of a node, which objects it has cached, who used an
+//! object there, and the executions that it runs. The admin API of any node so answers for the whole cluster, and says which
+//! members did not answer.
 
 use std::collections::BTreeMap;
 use std::sync::Weak;
 use std::time::Duration;
 
 use async_recursion::async_recursion as boxed;
+use async_trait::async_trait;
 use bytes::Bytes;
 use futures::future::join_all;
 use nigh_data::ObjectId;
@@ -17,6 +19,8 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use super::{ClusterEngine, peer_address};
+use crate::object_users::ObjectUsers;
+use crate::shown_executions::{ExecutionsAnswer, ExecutionsQuestion};
 
 /// The method that asks a member. The head is a `MemberQuestion`; the answer's body is a `MemberAnswer`.
 pub(super) const MEMBERS: Method = Method { number: 14, name: "member", head_max: 1 << 20, body_max: 0 };
@@ -26,6 +30,8 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 const ANSWER_BYTES_MAX: u64 = 4 << 20;
 /// The most keys of one question.
 pub(crate) const KEYS_MAX: usize = 100;
+/// Why an answer is of no use that does not fit the question.
+pub(crate) const OTHER_ANSWER: &str = "it answered another question";
 
 /// What a member is asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,6 +48,17 @@ pub(crate) enum MemberQuestion {
         /// The objects' keys.
         keys: Vec<ObjectKey>,
     },
+    /// Which of the invocations that ran there used this object.
+    Users {
+        /// The object's namespace.
+        namespace: Namespace,
+        /// The object's bucket.
+        bucket: BucketName,
+        /// The object's key.
+        key: ObjectKey,
+    },
+    /// Executions of a namespace whose executions it runs.
+    Executions(ExecutionsQuestion),
 }
 
 /// What a member answers.
@@ -52,6 +69,10 @@ pub(crate) enum MemberAnswer {
     Summary(Box<MemberSummary>),
     /// To `Copies`: one entry for each key, in the order of the question.
     Copies(Vec<CopiesSeen>),
+    /// To `Users`.
+    Users(ObjectUsers),
+    /// To `Executions`.
+    Executions(ExecutionsAnswer),
 }
 
 /// A member in a few figures. Members of later versions may add fields.
@@ -102,23 +123,30 @@ pub(crate) struct CopiesSeen {
 }
 
 /// A node that answers other members.
+#[async_trait]
 pub(crate) trait MemberSource: Send + Sync {
     /// The node in a few figures.
     fn summary(&self) -> MemberSummary;
     /// What the node knows of these objects.
     fn copies(&self, namespace: &Namespace, bucket: &BucketName, keys: &[ObjectKey]) -> Vec<CopiesSeen>;
+    /// Which of the invocations that ran on the node used this object; an error in words.
+    async fn users(&self, namespace: &Namespace, bucket: &BucketName, key: &ObjectKey) -> Result<ObjectUsers, String>;
+    /// The executions that are asked for, if the node runs them; an error in words.
+    async fn executions(&self, question: &ExecutionsQuestion) -> Result<ExecutionsAnswer, String>;
 }
 
 impl MemberQuestion {
     /// What `node` answers.
-    pub(crate) fn answer(&self, node: &dyn MemberSource) -> MemberAnswer {
-        match self {
+    async fn answer(&self, node: &dyn MemberSource) -> Result<MemberAnswer, String> {
+        Ok(match self {
             Self::Summary {} => MemberAnswer::Summary(Box::new(node.summary())),
             Self::Copies { namespace, bucket, keys } => {
                 let asked = &keys[..keys.len().min(KEYS_MAX)];
                 MemberAnswer::Copies(node.copies(namespace, bucket, asked))
             }
-        }
+            Self::Users { namespace, bucket, key } => MemberAnswer::Users(node.users(namespace, bucket, key).await?),
+            Self::Executions(question) => MemberAnswer::Executions(node.executions(question).await?),
+        })
     }
 }
 
@@ -142,13 +170,14 @@ pub(crate) fn copies_seen(
 }
 
 /// Answers another member.
-pub(super) fn answer(source: Option<&Weak<dyn MemberSource>>, head: &[u8]) -> Result<Reply, Refusal> {
+pub(super) async fn answer(source: Option<&Weak<dyn MemberSource>>, head: &[u8]) -> Result<Reply, Refusal> {
     let failed = |error: serde_json::Error| Refusal::failed(error.to_string());
     let Some(node) = source.and_then(Weak::upgrade) else {
         return Err(Refusal::new(RefusalKind::Closing, "this node is starting or ending"));
     };
     let question: MemberQuestion = serde_json::from_slice(head).map_err(failed)?;
-    let body = serde_json::to_vec(&question.answer(&*node)).map_err(failed)?;
+    let answer = question.answer(&*node).await.map_err(Refusal::failed)?;
+    let body = serde_json::to_vec(&answer).map_err(failed)?;
     Ok(Reply { head: Bytes::new(), body: Body::from(Bytes::from(body)) })
 }
 
@@ -175,6 +204,17 @@ impl ClusterEngine {
     pub(crate) fn serve_members(&self, source: Weak<dyn MemberSource>) {
         // A second call changes nothing.
         let _ = self.calls.members.set(source);
+    }
+
+    /// The answer of `member`, or why it did not answer.
+    #[boxed]
+    pub(crate) async fn ask_member(
+        &self,
+        member: &PresentMember,
+        question: &MemberQuestion,
+    ) -> Result<MemberAnswer, String> {
+        let head = serde_json::to_vec(question).map_err(|error| error.to_string())?;
+        ask(&self.peers, member, &head).await
     }
 
     /// The answers of all other living members by their names; an error says why a member did not answer.
@@ -213,7 +253,7 @@ impl ClusterEngine {
 fn summary_in(answer: MemberAnswer) -> Result<MemberSummary, String> {
     match answer {
         MemberAnswer::Summary(summary) => Ok(*summary),
-        MemberAnswer::Copies(_) => Err("it answered another question".to_owned()),
+        _ => Err(OTHER_ANSWER.to_owned()),
     }
 }
 
@@ -221,10 +261,10 @@ fn summary_in(answer: MemberAnswer) -> Result<MemberSummary, String> {
 mod tests {
     use std::sync::Arc;
 
-    use async_trait::async_trait;
     use nigh_engine::Presence;
     use nigh_rpc::{Call, ClientSettings, Handler, Hello, Identity, Role, Security, ServerSettings, serve};
     use nigh_terms::{Incarnation, NodeId, NodeNumber};
+    use nigh_workflow::arn::WorkflowName;
     use tokio::net::TcpListener;
     use tokio_util::sync::CancellationToken;
 
@@ -232,6 +272,7 @@ mod tests {
 
     struct One;
 
+    #[async_trait]
     impl MemberSource for One {
         fn summary(&self) -> MemberSummary {
             MemberSummary { version: "1".to_owned(), copies: 3, ..MemberSummary::default() }
@@ -240,28 +281,46 @@ mod tests {
         fn copies(&self, _: &Namespace, _: &BucketName, keys: &[ObjectKey]) -> Vec<CopiesSeen> {
             vec![CopiesSeen { home: true, ..CopiesSeen::default() }; keys.len()]
         }
+
+        async fn users(&self, _: &Namespace, _: &BucketName, _: &ObjectKey) -> Result<ObjectUsers, String> {
+            Err("the records cannot be read".to_owned())
+        }
+
+        async fn executions(&self, _: &ExecutionsQuestion) -> Result<ExecutionsAnswer, String> {
+            Ok(ExecutionsAnswer::NotOwner)
+        }
     }
 
-    fn asked(question: &MemberQuestion, node: &Arc<dyn MemberSource>) -> MemberAnswer {
+    async fn asked(question: &MemberQuestion, node: &Arc<dyn MemberSource>) -> Result<MemberAnswer, String> {
         let head = serde_json::to_vec(question).unwrap();
         let source = Arc::downgrade(node);
-        let Ok(reply) = answer(Some(&source), &head) else { panic!("refused") };
-        assert_ne!(reply.body.len(), 0);
-        question.answer(&**node)
+        match answer(Some(&source), &head).await {
+            Ok(reply) => assert_ne!(reply.body.len(), 0),
+            Err(refusal) => return Err(refusal.text),
+        }
+        question.answer(&**node).await
     }
 
-    #[test]
-    fn a_member_answers_what_it_is_asked_and_no_more_keys_than_the_limit() {
+    #[tokio::test]
+    async fn a_member_answers_what_it_is_asked_and_no_more_keys_than_the_limit() {
         let node = Arc::new(One) as Arc<dyn MemberSource>;
-        let MemberAnswer::Summary(summary) = asked(&MemberQuestion::Summary {}, &node) else { panic!("other") };
-        assert_eq!(summary.copies, 3);
-        let (namespace, bucket) = (Namespace::new("one").unwrap(), BucketName::new("bucket").unwrap());
-        let keys = (0..KEYS_MAX + 5).map(|n| ObjectKey::new(&n.to_string()).unwrap()).collect();
-        let MemberAnswer::Copies(seen) = asked(&MemberQuestion::Copies { namespace, bucket, keys }, &node) else {
+        let Ok(MemberAnswer::Summary(summary)) = asked(&MemberQuestion::Summary {}, &node).await else {
             panic!("other")
         };
+        assert_eq!(summary.copies, 3);
+        let (namespace, bucket) = (Namespace::new("one").unwrap(), BucketName::new("bucket").unwrap());
+        let keys: Vec<ObjectKey> = (0..KEYS_MAX + 5).map(|n| ObjectKey::new(&n.to_string()).unwrap()).collect();
+        let (of, within, key) = (namespace.clone(), bucket.clone(), keys[0].clone());
+        let copies = MemberQuestion::Copies { namespace, bucket, keys };
+        let Ok(MemberAnswer::Copies(seen)) = asked(&copies, &node).await else { panic!("other") };
         assert_eq!(seen.len(), KEYS_MAX);
-        assert!(answer(None, b"{}").is_err());
+        let (workflow, execution) = (WorkflowName::new("nightly").unwrap(), None);
+        let executions = ExecutionsQuestion { namespace: of.clone(), workflow, execution };
+        let answered = asked(&MemberQuestion::Executions(executions), &node).await;
+        assert!(matches!(answered, Ok(MemberAnswer::Executions(ExecutionsAnswer::NotOwner))));
+        let users = asked(&MemberQuestion::Users { namespace: of, bucket: within, key }, &node).await;
+        assert_eq!(users, Err("the records cannot be read".to_owned()));
+        assert!(answer(None, b"{}").await.is_err());
     }
 
     /// A member that has the method, or is of an older program and has no method at all.
@@ -274,7 +333,7 @@ mod tests {
         }
 
         async fn call(&self, call: Call<'_>) -> Result<Reply, Refusal> {
-            answer(self.0.as_ref().map(Arc::downgrade).as_ref(), &call.head)
+            answer(self.0.as_ref().map(Arc::downgrade).as_ref(), &call.head).await
         }
     }
 

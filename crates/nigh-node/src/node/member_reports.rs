@@ -1,12 +1,17 @@
 //! What a running node tells the other members of its cluster of itself.
 
+use async_trait::async_trait;
 use nigh_terms::{BucketName, Namespace, ObjectKey};
+use nigh_workflow::owned::ExecutionsLocation;
 
 use super::running::RunningNode;
 use crate::cluster::ClusterEngine;
 use crate::cluster::members::{CopiesSeen, MemberSource, MemberSummary, copies_seen};
+use crate::object_users::ObjectUsers;
+use crate::shown_executions::{ExecutionsAnswer, ExecutionsQuestion};
 use crate::writes;
 
+#[async_trait]
 impl MemberSource for RunningNode {
     fn summary(&self) -> MemberSummary {
         let pool = self.invocations.invoker.in_use();
@@ -39,5 +44,20 @@ impl MemberSource for RunningNode {
 
     fn copies(&self, namespace: &Namespace, bucket: &BucketName, keys: &[ObjectKey]) -> Vec<CopiesSeen> {
         copies_seen(&self.parts.objects.memory, namespace, bucket, keys)
+    }
+
+    async fn users(&self, namespace: &Namespace, bucket: &BucketName, key: &ObjectKey) -> Result<ObjectUsers, String> {
+        let found = ObjectUsers::in_log(&self.parts.activations, namespace, bucket, key).await;
+        found.map_err(|error| error.to_string())
+    }
+
+    async fn executions(&self, question: &ExecutionsQuestion) -> Result<ExecutionsAnswer, String> {
+        let Some(owned) = &self.workflows.owned else { return Ok(ExecutionsAnswer::NotOwner) };
+        match owned.at(&question.namespace).await.map_err(|error| error.to_string())? {
+            ExecutionsLocation::Here(executions) => {
+                question.answer(&executions).await.map_err(|error| error.to_string())
+            }
+            ExecutionsLocation::There(_) => Ok(ExecutionsAnswer::NotOwner),
+        }
     }
 }

@@ -7,6 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::cluster_workflows::Nodes;
+use crate::command_line::has_its_form;
 use crate::page_views::view_of;
 use crate::platform::{NIGH, PATIENCE, command, wait_for};
 
@@ -14,6 +15,7 @@ use crate::platform::{NIGH, PATIENCE, command, wait_for};
 fn member(nodes: &Nodes, asked: usize, name: &str) -> Value {
     let table = nodes.json(asked, &["cluster", "ls"]);
     let members = table["members"].as_array().unwrap();
+    has_its_form("cluster ls", &members[0]);
     members.iter().find(|member| member["node"] == name).cloned().unwrap_or_default()
 }
 

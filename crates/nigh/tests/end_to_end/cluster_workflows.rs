@@ -117,18 +117,18 @@ impl Nodes {
         command(&self.states[node]).args(arguments).spawn().unwrap()
     }
 
-    fn create(&self, node: usize, name: &str, machine: &Value) {
+    pub(crate) fn create(&self, node: usize, name: &str, machine: &Value) {
         let file = self.folder.path().join(format!("{name}.asl.json"));
         std::fs::write(&file, machine.to_string()).unwrap();
         self.ok(node, &["workflow", "create", name, file.to_str().unwrap()]);
     }
 
-    fn start_run(&self, node: usize, machine: &str, run: &str, input: &Value) {
+    pub(crate) fn start_run(&self, node: usize, machine: &str, run: &str, input: &Value) {
         self.ok(node, &["workflow", "start", machine, &input.to_string(), "--name", run]);
     }
 
     /// How an execution ended, by what a node says, once it has.
-    fn ended(&self, node: usize, machine: &str, run: &str) -> Value {
+    pub(crate) fn ended(&self, node: usize, machine: &str, run: &str) -> Value {
         let described = || self.json(node, &["workflow", "describe", machine, run]);
         wait_for(&format!("{run} to end"), || described()["status"] != "RUNNING");
         let described = described();
@@ -164,7 +164,7 @@ impl Nodes {
         sdk_environment(&self.states[node])
     }
 
-    fn running(&self, node: usize) -> usize {
+    pub(crate) fn running(&self, node: usize) -> usize {
         self.json(node, &["status"])["sandboxes"]["running"].as_u64().unwrap() as usize
     }
 
@@ -185,7 +185,7 @@ impl Nodes {
 }
 
 /// Three stages of `function`, each as long as the input says; who does not know how one ended goes to `Unknown`.
-fn line(function: &str) -> Value {
+pub(crate) fn line(function: &str) -> Value {
     let stage = |number: usize, next: Value| {
         let mut task = json!({"Type": "Task", "Resource": function, 
             "Parameters": {"run.$": "$$.Execution.Name", "stage": number, "sleep.$": format!("$.sleep[{number}]")},

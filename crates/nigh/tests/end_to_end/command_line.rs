@@ -197,8 +197,8 @@ fn documented(list: &str) -> Vec<&'static str> {
     fields.split('`').skip(1).step_by(2).collect()
 }
 
-/// The first entry of a list, which has the documented fields.
-fn has_its_form(list: &str, entry: &Value) {
+/// The first entry of a list has the documented fields.
+pub(crate) fn has_its_form(list: &str, entry: &Value) {
     for field in documented(list).into_iter().filter(|field| *field != "prefix") {
         assert!(entry.get(field).is_some(), "{list} has no {field}: {entry}");
     }
@@ -219,7 +219,9 @@ fn lists_for_programs_have_their_documented_form() {
     node.ok(["workflow", "start", "wf", "--watch"]);
     node.ok(["deploy", "f", "--every", "1 h"]);
 
-    let documents: [(&str, &[&str]); 8] = [
+    let documents: [(&str, &[&str]); 10] = [
+        ("keys ls", &["keys", "ls"]),
+        ("namespaces ls", &["namespaces", "ls"]),
         ("schedules ls", &["schedules", "ls"]),
         ("activations", &["activations"]),
         ("functions ls", &["functions", "ls"]),

@@ -172,6 +172,13 @@ fn a_key_is_listed_without_its_secret_and_refused_when_it_is_disabled_expired_or
     let listed = node.ok(["keys", "ls"]);
     assert!(listed.contains("job") && listed.contains("(from settings)"), "{listed}");
     assert!(!listed.contains(key["secret"].as_str().unwrap()), "{listed}");
+    let names = |node: &Node, words: &[&str]| -> Vec<Value> {
+        let listed = node.json([&["keys", "ls"], words].concat());
+        listed.as_array().unwrap().iter().map(|key| key["name"].clone()).collect()
+    };
+    assert_eq!(names(&node, &["jo", "--active", "--namespace", "default"]), ["job"]);
+    assert_eq!(names(&node, &["--limit", "1"]).len(), 1);
+    assert!(names(&node, &["jo", "--namespace", "team-a"]).is_empty());
     let shown = node.json(["keys", "show", "job"]);
     assert!(shown["last_used"].is_string() && shown.get("secret").is_none(), "{shown}");
 
@@ -183,6 +190,7 @@ fn a_key_is_listed_without_its_secret_and_refused_when_it_is_disabled_expired_or
     node.ok(["keys", "enable", "job"]);
     assert_eq!(of(&node, &key), fine);
     wait_for("a key to expire", || node.json(["keys", "show", "short"])["state"] == "expired");
+    assert_eq!((names(&node, &["short"]).len(), names(&node, &["short", "--active"]).len()), (1, 0));
     assert_eq!(of(&node, &short), refused);
 
     let unasked = node.nigh(["keys", "rm", "job"]);

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::command_line::has_its_form;
 use crate::platform::{Node, python};
 
 /// Rows as `nigh learn export` writes them: peaks by an argument.
@@ -22,6 +23,7 @@ fn what_is_learned_is_listed_shown_exported_imported_and_forgotten_and_an_invoca
         return;
     };
     let mut node = Node::start(&python);
+    node.deploy("bare");
     node.deploy("echo");
     let level = |node: &Node| {
         let levels = node.json(["status"])["levels"].clone();
@@ -44,7 +46,11 @@ fn what_is_learned_is_listed_shown_exported_imported_and_forgotten_and_an_invoca
     let sized = note(&node);
     assert!(sized.starts_with("granted") && sized.contains("lintree"), "{sized}");
     let listed = node.json(["learn", "ls"]);
-    assert_eq!(listed[0]["function"], "echo");
+    assert_eq!((listed.as_array().unwrap().len(), &listed[0]["function"]), (1, &json!("echo")), "{listed}");
+    has_its_form("learn ls", &listed[0]);
+    let filtered = |more: &[&str]| node.json([&["learn", "ls"], more].concat());
+    assert_eq!([filtered(&["ec", "--mature"]), filtered(&["--limit", "1"])], [listed.clone(), listed]);
+    assert_eq!([filtered(&["bare"]), filtered(&["--limit", "0"])], [json!([]), json!([])]);
 
     // It outlives the node.
     node.terminate();

@@ -15,6 +15,7 @@ mod cluster_operations;
 mod cluster_outsiders;
 mod cluster_records;
 mod cluster_schedules;
+mod cluster_views;
 mod cluster_workflows;
 mod command_line;
 mod crashes;

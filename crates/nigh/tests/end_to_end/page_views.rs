@@ -27,7 +27,7 @@ def handler(event, context):
 "#;
 
 /// Sends a request to the admin API and gives the connection, to be read. In HTTP/1.0 an answer comes in one piece.
-fn send(socket: &Path, head: &str, body: &[u8]) -> BufReader<UnixStream> {
+pub(crate) fn send(socket: &Path, head: &str, body: &[u8]) -> BufReader<UnixStream> {
     let mut stream = UnixStream::connect(socket).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let length = body.len();
@@ -41,7 +41,7 @@ fn socket(node: &Node) -> PathBuf {
 }
 
 /// The status and the body of an answer.
-fn answer(mut sent: BufReader<UnixStream>) -> (u16, Vec<u8>) {
+pub(crate) fn answer(mut sent: BufReader<UnixStream>) -> (u16, Vec<u8>) {
     let mut answer = Vec::new();
     sent.read_to_end(&mut answer).unwrap();
     let end = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
@@ -69,7 +69,7 @@ fn view(node: &Node, what: &str) -> Value {
 }
 
 /// The data of the next server-sent event.
-fn next_event(stream: &mut BufReader<UnixStream>) -> Value {
+pub(crate) fn next_event(stream: &mut BufReader<UnixStream>) -> Value {
     let mut line = String::new();
     loop {
         line.clear();

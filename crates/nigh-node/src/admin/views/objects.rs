@@ -4,21 +4,17 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use futures::future::try_join;
 use nigh_data::{ETag, GetRequest, ListRequest, ListedObject};
-use nigh_invoke::activation_log::ActivationQuery;
 use nigh_objects::WriteMode;
-use nigh_schedule::activation::Activation;
-use nigh_terms::{BucketName, FunctionName, InvocationId, Namespace, ObjectKey, Principal, Timestamp, Version};
+use nigh_terms::{BucketName, Namespace, ObjectKey, Principal, Timestamp, Version};
 use serde::Serialize;
 
 use super::super::AdminSource;
 use super::super::refusal::Refusal;
-use crate::cluster::members::{CopiesSeen, KEYS_MAX, MemberAnswer, MemberQuestion};
+use crate::cluster::members::{CopiesSeen, KEYS_MAX, MemberAnswer, MemberQuestion, OTHER_ANSWER};
+use crate::object_users::ObjectUsers;
 use crate::unpushed::UnpushedRow;
-
-/// Records in which the users of one object are looked for, and the users that are shown.
-const RECORDS_READ: usize = 500;
-const USERS_MAX: usize = 50;
 
 /// The buckets of a namespace.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -75,17 +71,6 @@ pub(super) struct ObjectList {
     next: Option<String>,
 }
 
-/// How an invocation used an object.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-struct ObjectUser {
-    function: FunctionName,
-    ended: Timestamp,
-    /// `hit`, `miss`, `past`, `metadata`, `write`, `delete` or `failed`.
-    served: String,
-    bytes: u64,
-    took_us: u64,
-}
-
 /// One object.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct ObjectPage {
@@ -99,9 +84,10 @@ pub(super) struct ObjectPage {
     parts: usize,
     #[serde(flatten)]
     shown: ShownObject,
+    /// Members that did not say what they have cached or who used it, and why.
     unanswered: BTreeMap<String, String>,
-    /// The last invocations of this node that used it, by id.
-    users: BTreeMap<InvocationId, ObjectUser>,
+    /// The last invocations that used it, by id.
+    users: ObjectUsers,
 }
 
 /// The buckets of `namespace`.
@@ -125,9 +111,7 @@ pub(super) async fn copies<N: AdminSource>(
         for (member, answer) in cluster.ask_members(&MemberQuestion::Copies { namespace, bucket, keys }).await? {
             match answer {
                 Ok(MemberAnswer::Copies(seen)) => answers.push((member, seen)),
-                Ok(MemberAnswer::Summary(_)) => {
-                    unanswered.insert(member, "it answered another question".to_owned());
-                }
+                Ok(_) => drop(unanswered.insert(member, OTHER_ANSWER.to_owned())),
                 Err(why) => drop(unanswered.insert(member, why)),
             }
         }
@@ -199,22 +183,26 @@ pub(super) async fn objects<N: AdminSource>(
     })
 }
 
-/// The calls of these invocations for one object, the newest first.
-fn users(records: &[Activation], bucket: &BucketName, key: &ObjectKey) -> BTreeMap<InvocationId, ObjectUser> {
-    let used = records.iter().filter_map(|record| {
-        let is_it =
-            |bucket_of: &str, key_of: Option<&str>| bucket_of == bucket.as_str() && key_of == Some(key.as_str());
-        let call = record.data_calls.iter().rev().find(|call| is_it(&call.bucket, call.key.as_deref()))?;
-        let user = ObjectUser {
-            function: record.function.clone(),
-            ended: record.ended(),
-            served: call.served.clone(),
-            bytes: call.bytes,
-            took_us: call.took_us,
-        };
-        Some((record.id, user))
-    });
-    used.take(USERS_MAX).collect()
+/// The last users of an object at all members, and who did not answer.
+async fn users<N: AdminSource>(
+    node: &N,
+    namespace: &Namespace,
+    bucket: &BucketName,
+    key: &ObjectKey,
+) -> Result<(ObjectUsers, BTreeMap<String, String>), Refusal> {
+    let mut users = node.users(namespace, bucket, key).await.map_err(Refusal::internal)?;
+    let mut unanswered = BTreeMap::new();
+    if let Some(cluster) = node.cluster() {
+        let (namespace, bucket, key) = (namespace.clone(), bucket.clone(), key.clone());
+        for (member, answer) in cluster.ask_members(&MemberQuestion::Users { namespace, bucket, key }).await? {
+            match answer {
+                Ok(MemberAnswer::Users(others)) => users.join(others),
+                Ok(_) => drop(unanswered.insert(member, OTHER_ANSWER.to_owned())),
+                Err(why) => drop(unanswered.insert(member, why)),
+            }
+        }
+    }
+    Ok((users, unanswered))
 }
 
 /// One object.
@@ -226,9 +214,10 @@ pub(super) async fn object<N: AdminSource>(
 ) -> Result<ObjectPage, Refusal> {
     let who = Principal::outside(namespace.clone());
     let meta = node.memory().head(&who, bucket, key, GetRequest::default()).await?;
-    let (copies, unanswered) = copies(node, namespace, bucket, std::slice::from_ref(key)).await?;
-    let query = ActivationQuery { namespace: Some(namespace.clone()), ..ActivationQuery::default() };
-    let records = node.activations().list(query, RECORDS_READ).await?;
+    let copies = Box::pin(copies(node, namespace, bucket, std::slice::from_ref(key)));
+    let users = Box::pin(users(node, namespace, bucket, key));
+    let ((copies, mut unanswered), (users, silent)) = try_join(copies, users).await?;
+    unanswered.extend(silent);
     Ok(ObjectPage {
         namespace: namespace.clone(),
         bucket: bucket.clone(),
@@ -246,14 +235,12 @@ pub(super) async fn object<N: AdminSource>(
             unpushed: unpushed(node, namespace, bucket, key.as_str()).remove(key),
         },
         unanswered,
-        users: users(&records, bucket, key),
+        users,
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use nigh_schedule::activation::{DataCallRecord, Outcome};
-    use nigh_schedule::test_support::activation;
     use nigh_terms::{Epoch, Sequence};
 
     use super::*;
@@ -268,25 +255,5 @@ mod tests {
         assert_eq!(all[0].cached.keys().collect::<Vec<_>>(), ["a", "b"]);
         assert_eq!((all[0].home.as_deref(), all[1].home.as_deref()), (None, Some("a")));
         assert_eq!((all[1].cached.len(), all[1].pending.as_slice()), (1, &[3][..]));
-    }
-
-    #[test]
-    fn the_users_of_an_object_are_the_invocations_that_called_for_it() {
-        let call = |key: &str, served: &str| DataCallRecord {
-            served: served.to_owned(),
-            bucket: "inbox".to_owned(),
-            key: Some(key.to_owned()),
-            bytes: 9,
-            began_us: 0,
-            took_us: 5,
-            under_way: None,
-        };
-        let mut reader = activation("one", "reader", Outcome::Answered);
-        reader.data_calls = vec![call("a", "hit"), call("b", "miss")];
-        let other = activation("one", "other", Outcome::Answered);
-        let (bucket, key) = (BucketName::new("inbox").unwrap(), ObjectKey::new("b").unwrap());
-        let found = users(&[other, reader.clone()], &bucket, &key);
-        assert_eq!(found.len(), 1);
-        assert_eq!((found[&reader.id].served.as_str(), found[&reader.id].bytes), ("miss", 9));
     }
 }

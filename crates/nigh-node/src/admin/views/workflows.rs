@@ -1,19 +1,24 @@
-//! State machines, their executions, and the history of one.
+//! State machines, their executions, and the history of one. In a cluster one process runs the executions of a namespace; any
+//! other asks it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 use nigh_terms::Namespace;
 use nigh_workflow::arn::WorkflowName;
-use nigh_workflow::executions::{ExecutionError, ExecutionSummary, Executions};
-use nigh_workflow::owned::ExecutionsLocation;
-use serde_json::{Value, json};
+use nigh_workflow::owned::{ExecutionsLocation, OwnedExecutions};
+use serde_json::{Map, Value, json};
 
 use super::super::AdminSource;
 use super::super::refusal::Refusal;
 use super::ROWS_MAX;
+use crate::cluster::members::{MemberAnswer, MemberQuestion, OTHER_ANSWER};
+use crate::shown_executions::{ExecutionsAnswer, ExecutionsQuestion};
 
-/// Executions of one machine in its view, the newest.
-const EXECUTIONS_MAX: usize = 50;
-/// History events of one execution in its view, the newest.
-const HISTORY_MAX: usize = 1000;
+/// How long it may take to find out which process runs the executions of a namespace.
+const FOUND_WITHIN: Duration = Duration::from_secs(2);
+/// How many processes are asked one after the other: the first may have just handed the namespace over.
+const ASKED_MAX: usize = 2;
 
 /// The state machines of `namespace` behind `after`, by name.
 pub(super) fn machines<N: AdminSource>(node: &N, namespace: &Namespace, after: Option<&WorkflowName>) -> Value {
@@ -27,60 +32,96 @@ pub(super) fn machines<N: AdminSource>(node: &N, namespace: &Namespace, after: O
         });
         (machine.name.to_string(), row)
     });
-    json!({ "namespace": namespace, "machines": rows.collect::<serde_json::Map<_, _>>(), "next": next })
+    json!({ "namespace": namespace, "machines": rows.collect::<Map<_, _>>(), "next": next })
 }
 
-/// The executions of `namespace`, which in a cluster one node runs.
-async fn led<N: AdminSource>(node: &N, namespace: &Namespace) -> Result<Executions, Refusal> {
-    let Some(owned) = node.workflows().owned else { return Ok(node.workflows().executions.clone()) };
-    match owned.at(namespace).await.map_err(Refusal::unavailable)? {
-        ExecutionsLocation::Here(executions) => Ok(executions),
-        ExecutionsLocation::There(owner) => Err(Refusal::elsewhere(format!(
-            "node {} runs the workflows of namespace {namespace}: open its page, or ask its admin API",
-            owner.node
+/// What the process answers that runs the executions.
+enum Asked {
+    Shown(Map<String, Value>),
+    /// This node runs them and did not answer, for this reason.
+    Unanswered(String, String),
+}
+
+impl Asked {
+    fn of(answer: ExecutionsAnswer) -> Result<Self, Refusal> {
+        match answer {
+            ExecutionsAnswer::Shown(shown) => Ok(Self::Shown(shown)),
+            ExecutionsAnswer::NotFound(words) => Err(Refusal::not_found(words)),
+            ExecutionsAnswer::NotOwner => Err(Refusal::unavailable("this node does not run the executions any more")),
+        }
+    }
+}
+
+/// The process that runs the executions of `namespace`.
+async fn found(owned: &OwnedExecutions, namespace: &Namespace) -> Result<ExecutionsLocation, Refusal> {
+    let (owned, of) = (owned.clone(), namespace.clone());
+    // If this process has to take them, it goes on when nobody waits for that any more.
+    let found = tokio::spawn(async move { owned.at(&of).await });
+    match tokio::time::timeout(FOUND_WITHIN, found).await {
+        Ok(Ok(found)) => found.map_err(Refusal::unavailable),
+        Ok(Err(error)) => Err(Refusal::internal(error)),
+        Err(_) => Err(Refusal::unavailable(format!(
+            "it is not known yet which node runs the workflows of namespace {namespace}; ask again"
         ))),
     }
 }
 
-fn listed(execution: &ExecutionSummary) -> Value {
-    json!({
-        "status": execution.status,
-        "started": execution.started,
-        "stopped": execution.stopped,
-        "error": execution.error,
-        "cause": execution.cause,
-    })
-}
-
-fn rejected(error: ExecutionError) -> Refusal {
-    match error {
-        ExecutionError::NotFound(_) => Refusal::not_found(error.to_string()),
-        other => Refusal::unavailable(other),
+/// Asks whoever runs the executions. Takes a few seconds at most.
+async fn ask<N: AdminSource>(node: &N, question: ExecutionsQuestion) -> Result<Asked, Refusal> {
+    let workflows = node.workflows();
+    let (Some(owned), Some(cluster)) = (workflows.owned, node.cluster()) else {
+        return Asked::of(question.answer(workflows.executions).await.map_err(Refusal::unavailable)?);
+    };
+    let mut asked = 0;
+    loop {
+        let owner = match found(owned, &question.namespace).await? {
+            ExecutionsLocation::Here(executions) => {
+                return Asked::of(question.answer(&executions).await.map_err(Refusal::unavailable)?);
+            }
+            ExecutionsLocation::There(owner) => owner,
+        };
+        let why = match cluster.ask_member(&owner, &MemberQuestion::Executions(question.clone())).await {
+            Ok(MemberAnswer::Executions(ExecutionsAnswer::NotOwner)) => None,
+            Ok(MemberAnswer::Executions(answer)) => return Asked::of(answer),
+            Ok(_) => Some(OTHER_ANSWER.to_owned()),
+            Err(why) => Some(why),
+        };
+        owned.not_there(&question.namespace);
+        asked += 1;
+        match why {
+            None if asked < ASKED_MAX => {}
+            why => {
+                let why = why.unwrap_or_else(|| "it does not run them any more".to_owned());
+                return Ok(Asked::Unanswered(owner.node.0, why));
+            }
+        }
     }
 }
 
-fn no_machine(name: &WorkflowName) -> Refusal {
-    Refusal::not_found(format!("there is no state machine {name}"))
-}
-
-/// One machine with its last executions.
+/// One machine with its last executions. If the node that runs them does not answer, it is named.
 pub(super) async fn executions<N: AdminSource>(
     node: &N,
     namespace: &Namespace,
     name: &WorkflowName,
 ) -> Result<Value, Refusal> {
-    let machine = node.workflows().machines.get(namespace, name).ok_or_else(|| no_machine(name))?;
-    let executions = Box::pin(led(node, namespace)).await?;
-    let (found, more) = executions.list(namespace, name, None, None, EXECUTIONS_MAX);
-    let rows = found.iter().map(|one| (one.name.to_string(), listed(one)));
-    Ok(json!({
-        "namespace": namespace,
-        "name": name,
-        "kind": machine.kind.name(),
-        "definition": &*machine.text,
-        "executions": rows.collect::<serde_json::Map<_, _>>(),
-        "more": more.is_some(),
-    }))
+    let machine = node.workflows().machines.get(namespace, name);
+    let machine = machine.ok_or_else(|| Refusal::not_found(format!("there is no state machine {name}")))?;
+    let question = ExecutionsQuestion { namespace: namespace.clone(), workflow: name.clone(), execution: None };
+    let (mut page, unanswered) = match Box::pin(ask(node, question)).await? {
+        Asked::Shown(shown) => (shown, BTreeMap::new()),
+        Asked::Unanswered(silent, why) => {
+            let nothing = [("executions".to_owned(), json!({})), ("more".to_owned(), json!(false))];
+            (Map::from_iter(nothing), BTreeMap::from([(silent, why)]))
+        }
+    };
+    page.extend([
+        ("namespace".to_owned(), json!(namespace)),
+        ("name".to_owned(), json!(name)),
+        ("kind".to_owned(), json!(machine.kind.name())),
+        ("definition".to_owned(), json!(&*machine.text)),
+        ("unanswered".to_owned(), json!(unanswered)),
+    ]);
+    Ok(Value::Object(page))
 }
 
 /// One execution with its history.
@@ -90,42 +131,12 @@ pub(super) async fn execution<N: AdminSource>(
     machine: &WorkflowName,
     name: &WorkflowName,
 ) -> Result<Value, Refusal> {
-    let executions = Box::pin(led(node, namespace)).await?;
-    let found = executions.describe(namespace, machine, name).await.map_err(rejected)?;
-    let history = executions.history(namespace, machine, name).await.map_err(rejected)?;
-    let omitted = history.len().saturating_sub(HISTORY_MAX);
-    let events = history.iter().skip(omitted).map(|event| (event.id.to_string(), event.value(false)));
-    let mut page = listed(&found.listed);
-    page["namespace"] = json!(namespace);
-    page["workflow"] = json!(machine);
-    page["name"] = json!(name);
-    page["definition"] = json!(found.definition);
-    page["input"] = json!(short(&found.input));
-    page["output"] = json!(found.output.as_ref().map(short));
-    page["history_omitted"] = json!(omitted);
-    page["history"] = Value::Object(events.collect());
-    Ok(page)
-}
-
-/// A document as text, cut after 16 KiB.
-fn short(document: &Value) -> String {
-    const BYTES_MAX: usize = 16 << 10;
-    let mut text = document.to_string();
-    if text.len() > BYTES_MAX {
-        text.truncate(text.floor_char_boundary(BYTES_MAX));
-        text.push('…');
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_long_document_is_cut_between_characters() {
-        assert_eq!(short(&json!({"a": 1})), r#"{"a":1}"#);
-        let long = short(&Value::String("ü".repeat(20_000)));
-        assert!(long.ends_with("ü…") && long.len() < (16 << 10) + 4, "{}", long.len());
+    let (workflow, execution) = (machine.clone(), Some(name.clone()));
+    let question = ExecutionsQuestion { namespace: namespace.clone(), workflow, execution };
+    match Box::pin(ask(node, question)).await? {
+        Asked::Shown(shown) => Ok(Value::Object(shown)),
+        Asked::Unanswered(silent, why) => Err(Refusal::unavailable(format!(
+            "node {silent} runs the workflows of namespace {namespace} and does not answer: {why}"
+        ))),
     }
 }

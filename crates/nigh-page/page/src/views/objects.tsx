@@ -162,7 +162,7 @@ function OneObject({ page }: { page: ObjectPage }) {
                     ["size", bytes(page.size)],
                     ["version", version(page.version)],
                     ["written", clock(page.modified)],
-                    ["by", writer ? <><a href={href("function", [page.namespace, writer[1].function])}>{writer[1].function}</a>, <a href={href("invocation", [writer[0]])}>{shortId(writer[0])}</a></> : "no invocation that this node remembers"],
+                    ["by", writer ? <><a href={href("function", [page.namespace, writer[1].function])}>{writer[1].function}</a>, <a href={href("invocation", [writer[0]])}>{shortId(writer[0])}</a></> : "none of the last invocations"],
                     ["type", page.content_type ?? "unknown"],
                     ["copies in memory", <CopiesShown copies={page} />],
                     ["home", page.home ?? "not known here"],
@@ -174,7 +174,8 @@ function OneObject({ page }: { page: ObjectPage }) {
                 ]}
             />
             <p><a href={url(`/objects/${segment(page.namespace)}/${segment(page.bucket)}`, { key: page.key })} download={page.key.split("/").at(-1)}>Download</a></p>
-            <Section name="Who used it" note="last records of this node">
+            {Object.entries(page.unanswered).map(([node, why]) => <p key={node} class="cut">Copies and users at {node} are unknown: {why}.</p>)}
+            <Section name="Who used it" note="last records of all nodes">
                 <Table
                     caption="Users"
                     rows={users}

@@ -27,6 +27,7 @@ interface Machine {
     definition: string;
     executions: Record<string, Listed>;
     more: boolean;
+    unanswered: Record<string, string>;
 }
 
 interface Execution extends Listed {
@@ -96,14 +97,16 @@ function definitionOf(text: string): Definition | null {
 function OneMachine(machine: Machine) {
     const rows = Object.entries(machine.executions).sort(([, a], [, b]) => b.started - a.started);
     const definition = definitionOf(machine.definition);
+    const silent = Object.entries(machine.unanswered);
     return (
         <>
+            {silent.map(([node, why]) => <p key={node} class="cut">{node} runs the executions and does not answer: {why}.</p>)}
             <Section name="Executions" note={machine.more ? `the last ${rows.length}` : undefined}>
                 <Table
                     caption="Executions"
                     rows={rows}
                     rowKey={([name]) => name}
-                    empty="It has not been started yet."
+                    empty={silent.length ? "They are unknown now." : "It has not been started yet."}
                     columns={[
                         { name: "Execution", cell: ([name]) => <a href={href("workflows", [machine.name, name])}>{name}</a> },
                         { name: "Status", cell: ([, one]) => status(one.status) },
