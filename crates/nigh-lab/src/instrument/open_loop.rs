@@ -50,8 +50,22 @@ impl Bounds<'_> {
 pub(crate) struct Turn {
     pub(crate) number: usize,
     pub(crate) due: Instant,
+    /// When the client could take it: before `due` if the client waited for it.
+    pub(crate) free: Instant,
     /// When the client begins to send it.
     pub(crate) sent: Instant,
+}
+
+impl Turn {
+    /// How long after it was due it waited for a free client.
+    pub(crate) fn waited(&self) -> Duration {
+        self.free.saturating_duration_since(self.due)
+    }
+
+    /// How late it is sent although it was due and a client was free: the generator's own part.
+    pub(crate) fn generator_late(&self) -> Duration {
+        self.sent.saturating_duration_since(self.due.max(self.free))
+    }
 }
 
 /// The requests of one client, each when it is due.
@@ -79,7 +93,7 @@ impl<I: Iterator<Item = (usize, Duration)>> Iterator for Turns<'_, I> {
         if self.bounds.end.is_some_and(|end| due.max(free) >= end) {
             return None;
         }
-        self.bounds.wait_until(due).then(|| Turn { number, due, sent: Instant::now() })
+        self.bounds.wait_until(due).then(|| Turn { number, due, free, sent: Instant::now() })
     }
 }
 
@@ -117,6 +131,19 @@ mod tests {
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn the_wait_for_a_client_and_the_generators_own_lateness_are_told_apart() {
+        let begin = Instant::now();
+        let turn = |due: u32, free: u32, sent: u32| {
+            let [due, free, sent] = [due, free, sent].map(|ms| begin + MS * ms);
+            Turn { number: 0, due, free, sent }
+        };
+        let of = |turn: Turn| (turn.waited(), turn.generator_late());
+        assert_eq!(of(turn(10, 4, 10)), (Duration::ZERO, Duration::ZERO));
+        assert_eq!(of(turn(10, 4, 12)), (Duration::ZERO, MS * 2), "the client woke late");
+        assert_eq!(of(turn(10, 17, 18)), (MS * 7, MS), "all clients were busy");
+    }
 
     #[test]
     fn clients_share_a_schedule_and_each_request_is_sent_once_when_it_is_due() {
