@@ -11,6 +11,7 @@ mod journal;
 mod ledger;
 mod llc;
 mod llc_binding;
+mod load;
 mod members;
 mod memory;
 mod objects;
@@ -48,6 +49,9 @@ enum BenchCommand {
     S3(Length),
     /// Warm and cold invocations against the vendor's runtime client on a bare server
     Invoke(Length),
+    /// Latency at fixed rates, from 10 to 90 % of what the node sustains: S3, the fast path and invocations against peers
+    #[command(after_help = load::HELP)]
+    Load(load::OpenLoadArgs),
     /// State machines against the invocations that they make: a sequence of five, a map of a hundred
     Workflow(Length),
     /// Cold starts, with pre-warmed sandboxes and without, of handlers that import nothing, import boto3, make a client
@@ -211,6 +215,7 @@ impl BenchArgs {
         match self.what {
             BenchCommand::S3(length) => tell(&s3::run(length, machine).await?, json),
             BenchCommand::Invoke(length) => tell(&invoke::run(length, machine).await?, json),
+            BenchCommand::Load(args) => Box::pin(load::run(&args, machine, json)).await,
             BenchCommand::Workflow(length) => tell(&workflow::run(length, machine).await?, json),
             BenchCommand::Coldstart(length) => tell(&coldstart::run(&length, machine).await?, json),
             BenchCommand::Contention(args) => tell(&contention::run(&args, machine).await?, json),

@@ -288,6 +288,47 @@ fn many_functions_are_created_listed_read_again_and_the_last_one_answers() {
     assert!(report["rss_per_function_bytes"].as_f64().unwrap() < f64::from(100 << 10), "{report:#}");
 }
 
+#[test]
+fn latency_at_fixed_rates_is_told_of_every_request_and_no_request_fails() {
+    let test = "latency_at_fixed_rates_is_told_of_every_request_and_no_request_fails";
+    build_programs();
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("load.html");
+    let bench = ["bench", "load", "--quick", "--json", "--html", page.to_str().unwrap()];
+    let output = Command::new(env!("CARGO_BIN_EXE_nigh")).args(bench).current_dir(project()).output().unwrap();
+    if let Some(reason) = not_installed(&output) {
+        return skip(test, reason);
+    }
+    let report = json(&output);
+    let rows = report["rows"].as_array().unwrap();
+    let sustained = report["sustained"].as_array().unwrap();
+    for request in ["get-1kib", "get-128kib", "put-1kib", "fast-get-1kib", "invoke"] {
+        let own = |row: &&Value| row["request"] == request && row["side"] == "nigh";
+        assert!(sustained.iter().find(own).unwrap()["per_second"].as_f64().unwrap() > 0.0, "{request}: {report:#}");
+        let shares: Vec<f64> = rows.iter().filter(own).map(|row| row["share"].as_f64().unwrap()).collect();
+        assert_eq!(shares, [0.1, 0.9], "{request}: Nigh's own rates are measured once");
+    }
+    let of_bare = |of: &str| rows.iter().filter(|row| row["side"] == "bare s3s" && row["of"] == of).count();
+    assert_eq!((of_bare("nigh"), of_bare("own")), (6, 6), "three requests at two rates of each: {report:#}");
+    for row in rows {
+        assert_eq!((&row["errors"], &row["first_error"]), (&Value::from(0), &Value::Null), "{row:#}");
+        let percentiles = ["p50_us", "p90_us", "p99_us", "p999_us"].map(|name| row[name].as_f64());
+        // How fast the machine is decides which rates overload it.
+        if row["mark"] == "overloaded" {
+            assert_eq!(percentiles, [None; 4], "{row:#}");
+            continue;
+        }
+        let known: Vec<f64> = percentiles.into_iter().flatten().collect();
+        assert!(known.is_sorted() && known.iter().all(|us| *us > 0.0), "{row:#}");
+        let requests = row["requests"].as_u64().unwrap();
+        assert_eq!((known.is_empty(), known.len() == 4), (requests < 2, requests >= 1000), "{row:#}");
+        let is_in_the_generator = row["side"] == "awslambdaric, bare server";
+        assert_eq!(row["cpu_us"].as_f64() > Some(0.0), requests > 0 && !is_in_the_generator, "{row:#}");
+    }
+    assert!(std::fs::read_to_string(&page).unwrap().contains("Latency at fixed rates"));
+    assert!(!page.with_extension("state").exists(), "nothing is left to go on with");
+}
+
 /// Kills nodes before `store` and checks the report; none where the store is not installed.
 fn killed_before(store: &str, kills: &str) -> Option<Value> {
     build_programs();

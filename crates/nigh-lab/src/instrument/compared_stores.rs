@@ -8,7 +8,7 @@ use http::Method;
 use crate::LabError;
 use crate::instrument::machine::Machine;
 use crate::instrument::node_under_test::socket_address;
-use crate::instrument::peer::PeerError;
+use crate::instrument::peer::if_installed;
 use crate::instrument::peer::installed::{client_version, python_clients};
 use crate::instrument::peer::redis::Redis;
 use crate::instrument::peer::swift::{AccessLog, Swift};
@@ -33,8 +33,9 @@ impl RedisAndClients {
         machine: &mut Machine,
         say: impl Fn(String),
     ) -> Result<Self, LabError> {
-        let clients = left_out(python_clients(&runtime_name()?), &say)?;
-        let redis = clients.is_some().then(|| left_out(Redis::start(folder), &say)).transpose()?.flatten();
+        let left_out = |reason: String| say(format!("left out: {reason}"));
+        let clients = if_installed(python_clients(&runtime_name()?), left_out)?;
+        let redis = clients.is_some().then(|| if_installed(Redis::start(folder), left_out)).transpose()?.flatten();
         if let Some(redis) = &redis {
             machine.add_peer(redis);
         }
@@ -110,16 +111,5 @@ impl ComparedStores {
     /// The environment of functions whose objects are in Swift, by its S3 API.
     pub(crate) fn swift_environment(&self) -> BTreeMap<String, String> {
         self.others.with_clients(self.swift.s3().environment())
-    }
-}
-
-/// What is not installed is told and left out.
-fn left_out<T>(part: Result<T, PeerError>, say: impl Fn(String)) -> Result<Option<T>, PeerError> {
-    match part {
-        Err(missing @ PeerError::NotInstalled { .. }) => {
-            say(format!("left out: {missing}"));
-            Ok(None)
-        }
-        other => other.map(Some),
     }
 }

@@ -17,6 +17,7 @@ pub(crate) mod made_up;
 pub(crate) mod measured_sizes;
 pub mod node_under_test;
 pub(crate) mod one_run;
+pub(crate) mod open_loop;
 pub(crate) mod parallel;
 pub mod peer;
 pub(crate) mod phase_log;

@@ -127,6 +127,17 @@ impl PeerError {
     }
 }
 
+/// What was started; none if it is not installed, and `say` is told why.
+pub(crate) fn if_installed<T>(started: Result<T, PeerError>, say: impl FnOnce(String)) -> Result<Option<T>, PeerError> {
+    match started {
+        Err(missing @ PeerError::NotInstalled { .. }) => {
+            say(missing.to_string());
+            Ok(None)
+        }
+        other => other.map(Some),
+    }
+}
+
 /// A process that is killed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct KilledOnDrop(pub(crate) Child);

@@ -46,7 +46,7 @@ pub(crate) fn schedule(inputs: &[usize], load: &LoadSettings, days: &[Vec<u32>])
         let mut random = StdRng::seed_from_u64(load.seed.wrapping_add(tenant as u64) ^ TIMES);
         let times = match load.arrivals {
             ArrivalLaw::Periodic => periodic(load, &mut random),
-            ArrivalLaw::Exponential => exponential(load, &mut random),
+            ArrivalLaw::Exponential => exponential(load.interval_s, load.seconds, &mut random),
             ArrivalLaw::Recorded => recorded(load, days, &mut random),
         };
         let mut random = StdRng::seed_from_u64(load.seed.wrapping_add(tenant as u64));
@@ -66,13 +66,14 @@ fn periodic(load: &LoadSettings, random: &mut StdRng) -> Vec<f64> {
     times.take_while(|&due| due < load.seconds).collect()
 }
 
-fn exponential(load: &LoadSettings, random: &mut StdRng) -> Vec<f64> {
+/// Times of a Poisson process in the first `seconds`, `interval_s` apart in the mean.
+pub(crate) fn exponential(interval_s: f64, seconds: f64, random: &mut StdRng) -> Vec<f64> {
     let mut due = 0.0;
     let mut next = || {
-        due -= load.interval_s * (1.0 - random.random_range(0.0_f64..1.0)).ln();
+        due -= interval_s * (1.0 - random.random_range(0.0_f64..1.0)).ln();
         due
     };
-    std::iter::repeat_with(&mut next).take_while(|&due| due < load.seconds).collect()
+    std::iter::repeat_with(&mut next).take_while(|&due| due < seconds).collect()
 }
 
 /// The counts of some minutes of a drawn function, scaled; a fraction of an invocation becomes one by chance.

@@ -1,20 +1,14 @@
-//! Plays a schedule of arrivals in time, with a bounded number of clients.
+//! Plays a schedule of arrivals in time, with a bounded number of clients (`instrument::open_loop`).
 //!
-//! A free client takes the next arrival and waits until it is due. If all clients are busy, an arrival is sent late, and its
-//! response time counts from when it was due: a slow platform gets the same load as a fast one (no coordinated omission).
+//! If all clients are busy, an arrival is sent late, and its response time counts from when it was due.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
-
-use parking_lot::Mutex;
 
 use super::arrivals::Arrival;
 use super::run::{InvocationTimes, Run};
 use crate::LabError;
-use crate::instrument::parallel::joined;
-
-/// How often a waiting client checks whether the load was stopped.
-const LOOK: Duration = Duration::from_millis(100);
+use crate::instrument::open_loop::{self, Bounds, Turn};
 
 /// How a schedule is played.
 pub(crate) struct Pace<'a> {
@@ -33,52 +27,37 @@ pub(crate) struct Pace<'a> {
 pub(crate) fn play<C>(
     arrivals: &[Arrival],
     pace: &Pace<'_>,
-    client: impl Fn() -> Result<C, LabError> + Sync,
+    client: impl Fn() -> Result<C, LabError>,
 ) -> Result<Vec<Run>, LabError>
 where
-    C: FnMut(&Arrival) -> Result<InvocationTimes, String>,
+    C: FnMut(&Arrival) -> Result<InvocationTimes, String> + Send,
 {
-    let (next, runs) = (AtomicUsize::new(0), Mutex::new(Vec::with_capacity(arrivals.len())));
-    let begin = Instant::now();
-    let work = || -> Result<(), LabError> {
-        let mut client = client()?;
-        while let Some(arrival) = arrivals.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let due = begin + Duration::from_secs_f64((arrival.due_s - pace.from_s).max(0.0));
-            if !wait_until(due, pace.stop) {
-                break;
-            }
-            let sent = Instant::now();
-            let answered = client(arrival);
-            let ms = |since: Duration| since.as_secs_f64() * 1e3;
-            let (late_ms, response_ms) = (ms(sent.saturating_duration_since(due)), ms(due.elapsed()));
-            let run = Run { arrival: *arrival, late_ms, response_ms, answered };
+    let sender = |mut client: C| {
+        move |turn: &Turn| {
+            let arrival = arrivals[turn.number];
+            let answered = client(&arrival);
+            let late_ms = ms(turn.sent.saturating_duration_since(turn.due));
+            let run = Run { arrival, late_ms, response_ms: ms(turn.due.elapsed()), answered };
             (pace.ended)(&run);
-            runs.lock().push(run);
+            run
         }
-        Ok(())
     };
-    std::thread::scope(|scope| joined((0..pace.clients.max(1)).map(|_| scope.spawn(work)).collect()))?;
-    let mut runs = runs.into_inner();
-    runs.sort_by_key(|run| run.arrival.number);
-    Ok(runs)
+    let clients = (0..pace.clients.max(1)).map(|_| Ok(sender(client()?))).collect::<Result<Vec<_>, LabError>>()?;
+    let bounds = Bounds { begin: Instant::now(), end: None, stop: pace.stop };
+    open_loop::play(clients, bounds, |number| {
+        let due_s = arrivals.get(number)?.due_s - pace.from_s;
+        Some(Duration::from_secs_f64(due_s.max(0.0)))
+    })
 }
 
-/// False if the load is stopped first.
-fn wait_until(due: Instant, stop: &AtomicBool) -> bool {
-    loop {
-        if stop.load(Ordering::Relaxed) {
-            return false;
-        }
-        let left = due.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return true;
-        }
-        std::thread::sleep(left.min(LOOK));
-    }
+fn ms(span: Duration) -> f64 {
+    span.as_secs_f64() * 1e3
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering;
+
     use super::*;
 
     fn slow_client(takes: Duration) -> impl FnMut(&Arrival) -> Result<InvocationTimes, String> {

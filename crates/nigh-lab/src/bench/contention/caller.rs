@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use super::cell::Cell;
@@ -13,6 +13,7 @@ use super::nodes::function_name;
 use super::requests::Requests;
 use super::schedule::{Phases, Schedule};
 use crate::instrument::http_load::{Connection, header};
+use crate::instrument::open_loop::{Bounds, Turns};
 
 const TOO_MANY_REQUESTS: u16 = 429;
 
@@ -54,13 +55,10 @@ impl Caller<'_> {
         let mut connection = Connection::open(self.doors[door]).ok();
         // The schedule of the measured phase begins anew: it inherits no delay but that of a call that is under way.
         for (begin, end) in [(phases.begin, phases.measured), (phases.measured, phases.end)] {
-            for call in 0_u32.. {
-                let due = begin + self.schedule.due(call);
-                if due >= end || Instant::now() >= end || self.stop.load(Ordering::Relaxed) {
-                    break;
-                }
-                std::thread::sleep(due.saturating_duration_since(Instant::now()));
-                let function = self.cell.function_of(self.number, call);
+            let bounds = Bounds { begin, end: Some(end), stop: self.stop };
+            let calls = (0_u32..).map(|call| (call as usize, self.schedule.due(call)));
+            for turn in Turns::new(bounds, calls) {
+                let function = self.cell.function_of(self.number, turn.number as u32);
                 let request = self.requests.of(door, function);
                 let sent = Instant::now();
                 let met = send(self.doors[door], &mut connection, &request);
@@ -72,7 +70,7 @@ impl Caller<'_> {
                         outcome.answered += is_measured;
                         if begin == phases.measured {
                             outcome.sent_ms.push(ms(ended - sent));
-                            outcome.due_ms.push(ms(ended - due));
+                            outcome.due_ms.push(ms(ended - turn.due));
                         }
                     }
                     Call::Refused => outcome.refused += is_measured,

@@ -21,7 +21,7 @@ use crate::instrument::node_under_test::{NodeUnderTest, python, set};
 use crate::instrument::peer::installed::{client_version, python_clients};
 use crate::instrument::peer::redis::Redis;
 use crate::instrument::peer::s3_server::S3Server;
-use crate::instrument::peer::{Peer, PeerError};
+use crate::instrument::peer::{self, Peer, PeerError};
 use crate::instrument::platform::runtime_name;
 use crate::instrument::stats::Sample;
 
@@ -228,13 +228,7 @@ fn if_installed<T>(
     started: Result<T, PeerError>,
     skipped: &mut Vec<SkippedPath>,
 ) -> Result<Option<T>, LabError> {
-    match started {
-        Err(missing @ PeerError::NotInstalled { .. }) => {
-            skipped.push(SkippedPath { path, reason: missing.to_string() });
-            Ok(None)
-        }
-        other => Ok(Some(other?)),
-    }
+    Ok(peer::if_installed(started, |reason| skipped.push(SkippedPath { path, reason }))?)
 }
 
 fn package() -> Result<PathBuf, LabError> {

@@ -1,10 +1,14 @@
 //! The greedy tenant: clients that send at a fixed rate, whatever they are answered.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
+
+use crate::LabError;
 use crate::instrument::http_load::{Connection, Reply, header};
+use crate::instrument::open_loop::{self, Bounds, Turn};
 
 /// Its connections, each with a thread.
 const CONNECTIONS: u32 = 8;
@@ -71,46 +75,27 @@ impl FloodOutcome {
 }
 
 /// Sends `request` so often a second until it is `over`.
-pub(super) fn send(request: &GreedyRequest, per_second: u32, over: &AtomicBool) -> FloodOutcome {
-    let begin = Instant::now();
+pub(super) fn send(request: &GreedyRequest, per_second: u32, over: &AtomicBool) -> Result<FloodOutcome, LabError> {
     let period = Duration::from_secs(1) / per_second.max(1);
-    let outcomes: Vec<FloodOutcome> = std::thread::scope(|scope| {
-        let clients: Vec<_> = (0..CONNECTIONS)
-            .map(|client| scope.spawn(move || client_sends(request, period, client, begin, over)))
-            .collect();
-        clients.into_iter().filter_map(|client| client.join().ok()).collect()
-    });
-    let mut all = FloodOutcome::default();
-    outcomes.into_iter().for_each(|outcome| all.join(outcome));
-    all.took = begin.elapsed();
-    all
+    let all = Mutex::new(FloodOutcome::default());
+    let client = |_| {
+        let (all, mut connection) = (&all, None);
+        move |turn: &Turn| {
+            let answer = ask(request, &mut connection);
+            all.lock().count(answer, turn.sent.elapsed());
+        }
+    };
+    let bounds = Bounds { begin: Instant::now(), end: None, stop: over };
+    open_loop::play((0..CONNECTIONS).map(client).collect(), bounds, |number| Some(period * number as u32))?;
+    Ok(FloodOutcome { took: bounds.begin.elapsed(), ..all.into_inner() })
 }
 
-/// Sends the requests of one client, each when it is due or as soon as the one before is answered.
-fn client_sends(
-    request: &GreedyRequest,
-    period: Duration,
-    client: u32,
-    begin: Instant,
-    over: &AtomicBool,
-) -> FloodOutcome {
-    let mut outcome = FloodOutcome::default();
-    let mut connection: Option<Connection> = None;
-    for number in (client..).step_by(CONNECTIONS as usize) {
-        std::thread::sleep((begin + period * number).saturating_duration_since(Instant::now()));
-        if over.load(Ordering::Relaxed) {
-            break;
-        }
-        let sent = Instant::now();
-        let opened = connection.take().map_or_else(|| Connection::open_within(request.server, PATIENCE), Ok);
-        let answer = opened.and_then(|mut opened| {
-            let reply = opened.ask(&request.bytes)?;
-            connection = Some(opened);
-            Ok(reply)
-        });
-        outcome.count(answer, sent.elapsed());
-    }
-    outcome
+/// Asks once, over a new connection if the last one broke.
+fn ask(request: &GreedyRequest, connection: &mut Option<Connection>) -> std::io::Result<Reply> {
+    let mut opened = connection.take().map_or_else(|| Connection::open_within(request.server, PATIENCE), Ok)?;
+    let reply = opened.ask(&request.bytes)?;
+    *connection = Some(opened);
+    Ok(reply)
 }
 
 #[cfg(test)]

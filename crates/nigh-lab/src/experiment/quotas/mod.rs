@@ -205,8 +205,8 @@ impl QuotasArgs {
             });
             let played = honest::play(&neighbour, length);
             over.store(true, std::sync::atomic::Ordering::Relaxed);
-            let panicked = |_| LabError::Node("the greedy tenant's thread panicked".to_owned());
-            let flood = flood.map(|flooding| flooding.join().map_err(panicked)).transpose()?;
+            let panicked = |_| Err(LabError::Node("the greedy tenant's thread panicked".to_owned()));
+            let flood = flood.map(|flooding| flooding.join().unwrap_or_else(panicked)).transpose()?;
             Ok(WindowOutcome { door, greed, round, neighbour: played?, flood: flood.unwrap_or_default() })
         })
     }

@@ -6,6 +6,7 @@
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::kind::Door;
 use crate::LabError;
 use crate::instrument::http_load::{Connection, Reply, header};
+use crate::instrument::open_loop::{Bounds, Turns};
 use crate::instrument::parallel::joined;
 
 /// Connections of the clients of each call.
@@ -131,9 +133,10 @@ pub(in crate::experiment) fn play(
             clients.push(client);
         }
     }
-    let begin = Instant::now() + READY;
+    let never = AtomicBool::new(false);
+    let bounds = Bounds { begin: Instant::now() + READY, end: None, stop: &never };
     let played = std::thread::scope(|scope| {
-        joined(clients.into_iter().map(|client| scope.spawn(move || Ok(client.play(begin, length)))).collect())
+        joined(clients.into_iter().map(|client| scope.spawn(move || Ok(client.play(bounds, length)))).collect())
     })?;
     let mut outcomes: Vec<HonestOutcome> = requests.iter().map(|request| HonestOutcome::new(request.call)).collect();
     for outcome in played {
@@ -165,17 +168,14 @@ impl HonestClient<'_> {
     }
 
     /// Makes every call of which its turn has come, each when it is due.
-    fn play(mut self, begin: Instant, length: Duration) -> HonestOutcome {
-        let period = Duration::from_secs(1) / self.request.call.per_second();
-        for number in (self.number..).step_by(CONNECTIONS as usize) {
-            let after = period * number;
-            if after >= length {
-                break;
-            }
-            let due = begin + self.later + after;
-            std::thread::sleep(due.saturating_duration_since(Instant::now()));
+    fn play(mut self, bounds: Bounds<'_>, length: Duration) -> HonestOutcome {
+        let (period, later) = (Duration::from_secs(1) / self.request.call.per_second(), self.later);
+        // Each connection has its own calls, so that all idle equally long.
+        let own = (self.number..).step_by(CONNECTIONS as usize);
+        let own = own.map(|number| (number as usize, period * number)).take_while(|(_, after)| *after < length);
+        for turn in Turns::new(bounds, own.map(|(number, after)| (number, later + after))) {
             match self.call() {
-                Ok(()) => self.outcome.latencies_us.push(microseconds(due.elapsed())),
+                Ok(()) => self.outcome.latencies_us.push(microseconds(turn.due.elapsed())),
                 Err(reason) => self.outcome.fail(reason),
             }
         }
