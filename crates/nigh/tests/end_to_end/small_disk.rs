@@ -41,7 +41,7 @@ impl SmallDisk {
     }
 
     /// Where processes outside of its namespace see it.
-    pub(crate) fn from_outside(&self) -> PathBuf {
+    pub(crate) fn outside(&self) -> PathBuf {
         let root = PathBuf::from(format!("/proc/{}/root", self.keeper.id()));
         root.join(self.folder.strip_prefix("/").unwrap())
     }

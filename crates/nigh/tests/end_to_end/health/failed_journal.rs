@@ -54,7 +54,7 @@ fn a_node_whose_journal_has_failed_is_live_reads_and_takes_no_write_until_it_is_
     assert!(put(&node, 0));
     assert_eq!(probes(&address), told([(200, "ok"); 4]));
 
-    overcommit(&disk.from_outside());
+    overcommit(&disk.outside());
     let mut taken = 1;
     while put(&node, taken) {
         taken += 1;
@@ -69,7 +69,7 @@ fn a_node_whose_journal_has_failed_is_live_reads_and_takes_no_write_until_it_is_
     assert!(is_there(&node, 0), "reads are answered");
 
     // The disk is well again, and what it has of the journal is not known.
-    std::fs::remove_file(disk.from_outside().join(OTHER)).unwrap();
+    std::fs::remove_file(disk.outside().join(OTHER)).unwrap();
     assert!(!put(&node, taken));
     assert_eq!(probes(&address), failed());
     node.kill();
