@@ -135,8 +135,9 @@ fn a_drain_ends_when_the_node_has_no_home_and_no_invocation_and_fails_none() {
     };
     // More than one node has sandboxes for, so that both run some.
     let runs: Vec<Child> = (0..8).map(|at| nodes.begin(at % 2, &["invoke", "again", &event(12.0)])).collect();
-    let busy = || member(&nodes, 0, "node-2")["invocations"].as_u64().unwrap_or(0);
-    wait_for("node-2 to run something", || busy() > 0);
+    let busy = |node: &str| member(&nodes, 0, node)["invocations"].as_u64().unwrap_or(0);
+    // One that waited for a sandbox of the other node alone could wait too long.
+    wait_for("both to run them all", || busy("node-2") > 0 && busy("node-1") + busy("node-2") == 8);
 
     let late = refused(&nodes, 0, &["cluster", "drain", "node-2", "--deadline", "1 ms"]);
     assert!(late.contains("the deadline has passed, and the drain goes on"), "{late}");
