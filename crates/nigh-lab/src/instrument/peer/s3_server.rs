@@ -44,7 +44,9 @@ const VERSITYGW: Kind = Kind {
     objects: "objects",
     keys: ["ROOT_ACCESS_KEY", "ROOT_SECRET_KEY"],
     arguments: |address, _, folder| {
-        ["--quiet", "--health", VERSITYGW.health, "--port", address, "posix", folder].map(str::to_owned).into()
+        ["--quiet", "--keep-alive", "--health", VERSITYGW.health, "--port", address, "posix", folder]
+            .map(str::to_owned)
+            .into()
     },
     health: "/nigh-lab-health",
 };
