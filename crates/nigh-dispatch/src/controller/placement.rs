@@ -108,6 +108,18 @@ pub(crate) struct PlacementState {
 /// Functions whose run times are known; with one more, all are forgotten.
 const RUNS_MAX: usize = 16_384;
 
+/// Chooses a node for an invocation; all of `nodes` are taken to cover its frontier afterwards.
+///
+/// A node that has not shown yet that it covers the frontier may cover it after one question to the homes. A bounded wait at
+/// its gate can be cheaper than one of the few nodes that cover it, or than a new sandbox.
+fn decide(weights: &Weights, placement: &Placement<'_>, nodes: &mut [NodeView]) -> Decision {
+    let decision = schedule(weights, placement, nodes);
+    nodes.iter_mut().for_each(|node| node.shards_behind = 0);
+    let anywhere = schedule(weights, placement, nodes);
+    let is_better = |one: Choice| decision.choice.is_none_or(|other| one.terms.sum() + AT_GATE < other.terms.sum());
+    if anywhere.choice.is_some_and(is_better) { anywhere } else { decision }
+}
+
 /// Why `name` was chosen, in words. It holds `held` of all that the invocation is expected to read.
 fn words(decision: &Decision, name: &NodeId, (held, all): (HeldInputs, HeldInputs), at_gate: bool) -> String {
     let offer = match decision.choice.map(|choice| choice.offer) {
@@ -183,10 +195,17 @@ impl PlacementState {
 
     /// The node that would make a sandbox of `function` if it were invoked now. None if a node has an idle one, or no node has
     /// free room.
-    pub(crate) fn ahead(&self, function: &Function) -> Option<NodeId> {
+    pub(crate) fn ahead(&mut self, function: &Function) -> Option<NodeId> {
         let (warm, inputs) = (self.view.warm(function), self.view.inputs(&[]));
         let placement = self.placement(function, &warm, &inputs);
-        let choice = schedule(&self.weights, &placement, &self.view.views(|_, _| 0)).choice?;
+        let mut nodes = match self.owned.get_mut(&function.namespace) {
+            Some(owned) => {
+                owned.look(&self.view);
+                self.view.views(|index, _| owned.board.shards_behind(index))
+            }
+            None => self.view.views(|_, _| 0),
+        };
+        let choice = decide(&self.weights, &placement, &mut nodes).choice?;
         let slot = self.view.slots().get(usize::from(choice.node.0))?;
         (choice.offer == Offer::Cold).then(|| slot.name.clone())
     }
@@ -248,15 +267,7 @@ impl PlacementState {
                 node.invocations_free = 0;
             }
         }
-        let mut decision = schedule(&self.weights, &placement, &nodes);
-        // A node that has not shown yet that it covers the frontier may cover it after one question to the homes. A bounded wait
-        // at its gate can be cheaper than one of the few nodes that cover it, or than a new sandbox.
-        nodes.iter_mut().for_each(|node| node.shards_behind = 0);
-        let anywhere = schedule(&self.weights, &placement, &nodes);
-        let is_better = |one: Choice| decision.choice.is_none_or(|other| one.terms.sum() + AT_GATE < other.terms.sum());
-        if anywhere.choice.is_some_and(is_better) {
-            decision = anywhere;
-        }
+        let decision = decide(&self.weights, &placement, &mut nodes);
         let at_gate = decision.choice.is_some_and(|choice| owned.board.shards_behind(choice.node) > 0);
         let Some(choice) = decision.choice else { return Ok(None) };
         let dispatch =

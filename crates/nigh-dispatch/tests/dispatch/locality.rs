@@ -25,13 +25,13 @@ fn key_of_no_runner(named: impl Fn(u32) -> String) -> (u32, String) {
     (0..).map(|number| (number, named(number))).find(|(_, name)| home(name) == 3).unwrap()
 }
 
-fn node(answer: &Value) -> &str {
+pub(crate) fn node(answer: &Value) -> &str {
     answer["node"].as_str().unwrap()
 }
 
 /// Invokes functions that never ran before, until `holds` is true of an answer. Gives the name of that function. The
 /// dispatcher places by the nodes' reports, which come some time after what they report.
-async fn until_one(
+pub(crate) async fn until_one(
     processes: &Processes,
     named: &str,
     payload: &Value,

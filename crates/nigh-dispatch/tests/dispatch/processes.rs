@@ -136,6 +136,9 @@ impl Runner {
         payload: &Value,
         touched: &mut Vec<TouchedObject>,
     ) -> Result<Value, ObjectError> {
+        if payload["do"] == "nothing" {
+            return Ok(json!({"node": self.name}));
+        }
         // A key that stands in the input as a number is none that anybody could know for one.
         let name = match (&payload["key"], &payload["number"]) {
             (Value::String(key), _) => key.clone(),

@@ -255,16 +255,15 @@ fn the_admin_door_may_ask_its_clients_for_certificates_and_refuses_revoked_ones(
     assert!(!of_alice());
 }
 
-#[test]
-fn the_authority_of_a_cluster_is_replaced_without_a_failed_call_and_a_revoked_node_is_refused() {
-    let test = "the_authority_of_a_cluster_is_replaced_without_a_failed_call_and_a_revoked_node_is_refused";
-    let Some(nodes) = Nodes::start(test, 2) else { return };
-    let folder = nodes.states[0].with_file_name("certificates");
-    let ca = folder.to_str().unwrap();
-    let certificates = |words: &[&str]| {
-        let output = command(&nodes.states[0]).arg("certificates").args(words).output().unwrap();
-        assert!(output.status.success(), "{output:?}");
-    };
+/// Runs `nigh certificates` at the first node.
+fn certificates(nodes: &Nodes, words: &[&str]) {
+    let output = command(&nodes.states[0]).arg("certificates").args(words).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// Replaces the authority in the folder `ca` while objects are written and read at both nodes. Gives the errors of the calls
+/// that failed.
+fn replace_the_authority(nodes: &Nodes, ca: &str) -> Vec<String> {
     let (over, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let working = {
         let (over, done, states) = (over.clone(), done.clone(), nodes.states.clone());
@@ -297,20 +296,37 @@ fn the_authority_of_a_cluster_is_replaced_without_a_failed_call_and_a_revoked_no
         wait_for("further calls", || done.load(Ordering::SeqCst) >= enough);
     };
     some_work();
-    certificates(&["authority", "add", ca]);
+    certificates(nodes, &["authority", "add", ca]);
     some_work();
-    certificates(&["issue", ca, "node-1", "node-2", "--renew"]);
+    certificates(nodes, &["issue", ca, "node-1", "node-2", "--renew"]);
     some_work();
-    certificates(&["authority", "retire", ca]);
+    certificates(nodes, &["authority", "retire", ca]);
     some_work();
     over.store(true, Ordering::SeqCst);
-    assert_eq!(working.join().unwrap(), Vec::<String>::new());
+    working.join().unwrap()
+}
 
-    let words = || {
-        let output = command(&nodes.states[0]).args(["activations"]).output().unwrap();
-        String::from_utf8(output.stderr).unwrap()
-    };
-    assert_eq!(words(), "");
-    certificates(&["revoke", ca, "node-2"]);
-    wait_for("node-2 to be refused", || words().contains("node-2 did not answer"));
+#[test]
+fn the_authority_of_a_cluster_is_replaced_without_a_failed_call_and_a_revoked_node_is_refused() {
+    let test = "the_authority_of_a_cluster_is_replaced_without_a_failed_call_and_a_revoked_node_is_refused";
+    for attempt in 1..=3 {
+        let Some(nodes) = Nodes::start(test, 2) else { return };
+        let folder = nodes.states[0].with_file_name("certificates");
+        let ca = folder.to_str().unwrap();
+        let failed = replace_the_authority(&nodes, ca);
+        // A machine that stalls for longer than the lease has a node declared dead, which says nothing about certificates.
+        if attempt < 3 && failed.iter().any(|error| error.contains("has declared this node dead")) {
+            continue;
+        }
+        assert_eq!(failed, Vec::<String>::new());
+
+        let words = || {
+            let output = command(&nodes.states[0]).args(["activations"]).output().unwrap();
+            String::from_utf8(output.stderr).unwrap()
+        };
+        assert_eq!(words(), "");
+        certificates(&nodes, &["revoke", ca, "node-2"]);
+        wait_for("node-2 to be refused", || words().contains("node-2 did not answer"));
+        return;
+    }
 }
