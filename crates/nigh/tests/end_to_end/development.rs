@@ -154,6 +154,15 @@ fn once_deploys_and_answers_with_a_node_of_its_own_that_ends_with_it() {
     let failed = once(&[]);
     assert_eq!(failed.status.code(), Some(1));
     assert!(String::from_utf8(failed.stdout).unwrap().contains("ValueError"));
+    // A failure is told as `nigh invoke` tells it, without the traceback of the runtime.
+    let said = String::from_utf8(failed.stderr).unwrap();
+    assert!(said.lines().any(|line| line == "main.py:2: ValueError: no"), "{said}");
+    fs::write(folder.join("main.py"), "def handle(event, context)\n    pass\n").unwrap();
+    let unread = once(&[]);
+    let said = String::from_utf8(unread.stderr).unwrap();
+    assert_eq!(unread.status.code(), Some(1), "{said}");
+    assert!(said.lines().any(|line| line.starts_with("main.py:1: syntax error: ")), "{said}");
+    assert!(said.contains("\nnigh: failed in ") && !said.contains("Traceback"), "{said}");
     fs::remove_file(folder.join("event.json")).unwrap();
     let missing = once(&[]);
     let said = String::from_utf8(missing.stderr).unwrap();
