@@ -180,6 +180,20 @@ fn once_deploys_and_answers_with_a_node_of_its_own_that_ends_with_it() {
 }
 
 #[test]
+fn without_a_python_the_session_says_what_is_missing_and_what_mends_it() {
+    build_programs();
+    let root = tempfile::tempdir().unwrap();
+    let state = root.path().join("state");
+    assert!(command(&state).current_dir(root.path()).args(["init", "hello"]).status().unwrap().success());
+    let output = alone(&state, &root.path().join("hello"), Path::new("/bin/false")).arg("--once").output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    for part in ["Python with awslambdaric is not on this node", "/bin/false: ", "`nigh up --python PROGRAM`"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+}
+
+#[test]
 fn a_session_ends_the_node_that_it_started_also_when_it_is_terminated() {
     let Some(python) = python("a_session_ends_the_node_that_it_started_also_when_it_is_terminated") else { return };
     build_programs();
