@@ -9,6 +9,7 @@ mod plan;
 mod project;
 mod project_file;
 mod python_names;
+mod python_syntax;
 mod request;
 
 use std::collections::BTreeMap;
@@ -26,7 +27,8 @@ use crate::context::Globals;
 use crate::error::CliError;
 use crate::lambda_units;
 use crate::output::{self, Colour, coloured_for};
-use crate::schedules::{FunctionSchedule, ScheduleArgs};
+use crate::printable;
+use crate::schedules::{ScheduleArgs, ScheduleChange};
 
 pub(crate) use self::description::{FunctionDescription, Reserve, TakenBack, Trigger, TriggerChange, UrlAccess};
 pub(crate) use self::plan::Plan;
@@ -46,6 +48,7 @@ Examples:
   nigh deploy blur --trigger pictures/in/ --reserved 4 --url iam
   nigh deploy blur --trigger none                 takes its triggers back
   nigh deploy report --cron '0 9 ? * MON-FRI *' --timezone Europe/Berlin
+  nigh deploy report --every none                 takes its schedule back
   nigh deploy fetch --network outbound            where the node permits it (functions.network)
 
 A folder is packed without .git, __pycache__ and the like. What its requirements.txt, pyproject.toml or package.json
@@ -137,7 +140,7 @@ impl DeployArgs {
             reserved: self.reserved,
             url: self.url,
             triggers: TriggerChange::parse(&self.triggers).map_err(CliError::Usage)?,
-            schedule: self.schedule.schedule()?,
+            schedule: self.schedule.change()?,
         })
     }
 
@@ -195,6 +198,14 @@ pub(crate) fn plan_lines(plan: &Plan, stream: &impl IsTerminal) -> Vec<String> {
 pub(crate) async fn run(args: DeployArgs, globals: &Globals) -> Result<(), CliError> {
     let prepared = args.request()?.prepare(globals).await?;
     let plan = &prepared.plan;
+    for warning in prepared.warnings(globals).await? {
+        if globals.json {
+            output::remark(json!({ "warning": warning }));
+        } else {
+            let line = format!("warning: {}", printable::shown(&std::io::stderr(), &warning));
+            output::remark(coloured_for(&std::io::stderr(), Colour::Yellow, &line));
+        }
+    }
     if args.dry_run {
         if globals.json {
             return output::json(&json!({ "function": plan.name, "new": plan.is_new, "changes": plan.changes }));
@@ -206,7 +217,7 @@ pub(crate) async fn run(args: DeployArgs, globals: &Globals) -> Result<(), CliEr
     }
     let done = prepared.apply(globals).await?;
     let mut function = done.function;
-    let scheduled = plan.schedule.as_ref().map(FunctionSchedule::words);
+    let scheduled = plan.schedule.as_ref().and_then(ScheduleChange::words);
     if globals.json {
         if let Some(url) = done.url {
             function["FunctionUrl"] = url.into();

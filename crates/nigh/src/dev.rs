@@ -11,6 +11,7 @@ mod watcher;
 mod work;
 
 use std::collections::BTreeSet;
+use std::io::{IsTerminal as _, stderr, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -27,6 +28,7 @@ use crate::context::Globals;
 use crate::deploy::{PROJECT_FILE, Project};
 use crate::end_signals::EndSignals;
 use crate::error::CliError;
+use crate::failure;
 use crate::output;
 use crate::printable;
 
@@ -98,7 +100,7 @@ pub(crate) async fn run(args: DevArgs, globals: &Globals) -> Result<ExitCode, Cl
 async fn once(event: Bytes, project: &Project, globals: &Globals) -> Result<ExitCode, CliError> {
     let deployment = work::deploy(&project.folder, Scope::All, Instant::now(), globals).await?;
     let answer = work::try_out(&project.name, event, globals).await?;
-    let ended = work::ended(&answer.id, &globals.admin()?).await?;
+    let ended = work::ended(&answer, &globals.admin()?).await?;
     let code = if answer.failed { ExitCode::FAILURE } else { ExitCode::SUCCESS };
     if globals.json {
         let text = serde_json::from_str(&answer.text).unwrap_or_else(|_| Value::from(answer.text.clone()));
@@ -108,11 +110,17 @@ async fn once(event: Bytes, project: &Project, globals: &Globals) -> Result<Exit
     for change in &deployment.changes {
         output::remark(change);
     }
-    for line in printable::lines(ended.log.trim_end()) {
-        output::remark(printable::shown(&std::io::stderr(), line));
+    for line in screen::output_lines(&ended) {
+        output::remark(printable::shown(&stderr(), line));
     }
-    output::line(printable::shown(&std::io::stdout(), &answer.text))?;
-    output::remark(format_args!("nigh: {}", printable::shown(&std::io::stderr(), &screen::facts(&ended))));
+    // On a terminal the failure stands in place of the answer, as with `nigh invoke`.
+    if ended.failure.is_none() || !stdout().is_terminal() {
+        output::line(printable::shown(&stdout(), &answer.text))?;
+    }
+    if let Some(failure) = &ended.failure {
+        failure::print(failure);
+    }
+    output::remark(format_args!("nigh: {}", printable::shown(&stderr(), &screen::facts(&ended))));
     Ok(code)
 }
 

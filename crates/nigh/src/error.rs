@@ -15,6 +15,7 @@ use nigh_node::node::NodeError;
 use nigh_node::state_folder::StateFolderError;
 use nigh_node::status::DrainStatus;
 use nigh_rpc::certificates::CertificateError;
+use nigh_terms::FunctionName;
 use thiserror::Error;
 
 use crate::build_error::BuildError;
@@ -25,6 +26,8 @@ const FAILED: u8 = 1;
 pub(crate) const USAGE: u8 = 2;
 /// No node runs, or it is draining.
 const NOT_RUNNING: u8 = 3;
+/// What the Lambda door calls a function that is not there.
+const NO_FUNCTION: &str = "ResourceNotFoundException";
 
 /// Why a command fails.
 #[derive(Debug, Error)]
@@ -65,6 +68,13 @@ pub(crate) enum CliError {
     /// The node is draining.
     #[error("Nigh at {} is draining and rejects new requests: {draining}", .root.display())]
     Draining { root: PathBuf, draining: DrainStatus },
+    /// A function that is not there.
+    #[error("there is no function {name}; `nigh functions ls` lists them{done}")]
+    NoFunction {
+        name: FunctionName,
+        /// The end of the line: what was done before; empty for nothing.
+        done: String,
+    },
     /// An argument that clap cannot know to be wrong.
     #[error("{0}")]
     Usage(String),
@@ -92,6 +102,15 @@ impl CliError {
         move |source| Self::Local { what, source }
     }
 
+    /// The refusal of the Lambda door, which was asked about the function `name`.
+    pub(crate) fn of_function(name: &FunctionName) -> impl FnOnce(ClientError) -> Self {
+        let name = name.clone();
+        move |error: ClientError| {
+            let is_missing = matches!(&error, ClientError::Refused { code, .. } if code == NO_FUNCTION);
+            if is_missing { Self::NoFunction { name, done: String::new() } } else { error.into() }
+        }
+    }
+
     /// For scripts; documented in `nigh --help`.
     pub(crate) const fn exit_code(&self) -> u8 {
         match self {
@@ -107,6 +126,7 @@ impl CliError {
     pub(crate) fn code(&self) -> Option<&str> {
         match self {
             Self::Client(ClientError::Refused { code, .. }) => Some(code),
+            Self::NoFunction { .. } => Some(NO_FUNCTION),
             _ => None,
         }
     }

@@ -136,7 +136,7 @@ fn head(page: &mut Page, headline: &str, place: Option<String>, verbose: bool) {
 
 /// True for a line that the function itself printed: not a line of Lambda's frame, of the runtime client or of Nigh,
 /// whose content is shown above.
-fn is_of_function(line: &str) -> bool {
+pub(crate) fn is_of_function(line: &str) -> bool {
     let is_frame = ["START RequestId: ", "END RequestId: ", "REPORT RequestId: "];
     let is_told =
         ["[ERROR] ", "Traceback (most recent call last):", "memory: it needed more than", "memory: the kernel"];

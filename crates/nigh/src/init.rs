@@ -22,7 +22,8 @@ const NAME: &str = "{{name}}";
 Examples:
   nigh init hello                          a Python function
   nigh init thumbs --template python-s3    called for each new object of a bucket
-  cd hello; nigh dev                       deploys it at each save
+  cd hello; nigh dev                       deploys it at each save, while you work on it
+  cd hello; nigh deploy                    deploys it once
 
 The folder has the handler, its description nigh.toml, an event for trials, a test and a README.")]
 pub(crate) struct InitArgs {
@@ -47,7 +48,16 @@ pub(crate) fn run(args: &InitArgs, globals: &Globals) -> Result<(), CliError> {
         return output::json(&json!({ "function": args.name, "folder": folder, "files": written }));
     }
     output::line(format_args!("made {}/ with {}", args.name, written.join(", ")))?;
-    output::line(format_args!("Next: cd {}; {}", args.name, args.template.next_step()))
+    next_lines(&args.name, args.template).iter().try_for_each(output::line)
+}
+
+/// What to type now.
+fn next_lines(name: &FunctionName, template: Template) -> [String; 2] {
+    let first = template.first_step().map(|step| format!("; {step}")).unwrap_or_default();
+    [
+        format!("Next: cd {name}{first}"),
+        "Then `nigh dev` to work on it, which deploys at each save, or `nigh deploy` to deploy it once.".to_owned(),
+    ]
 }
 
 /// Refuses a folder that holds something.
@@ -104,6 +114,17 @@ mod tests {
                 template.files().iter().any(|file| file.name.contains("test") || file.text.contains("#[test]"));
             assert!(has_test, "{template:?}");
             assert!(!readme.contains("{{"), "{readme}");
+        }
+    }
+
+    #[test]
+    fn the_next_commands_are_told_for_work_on_the_function_and_for_its_deployment() {
+        let name = FunctionName::new("hello").unwrap();
+        for template in Template::value_variants() {
+            let [first, then] = next_lines(&name, *template);
+            let bucket = if *template == Template::PythonS3 { "; nigh objects mb nigh://inbox" } else { "" };
+            assert_eq!(first, format!("Next: cd hello{bucket}"));
+            assert!(then.contains("`nigh dev`") && then.contains("`nigh deploy`"), "{then}");
         }
     }
 

@@ -77,7 +77,8 @@ pub(crate) async fn run(args: InvokeArgs, globals: &Globals) -> Result<ExitCode,
         return Box::pin(watch::watch(&args, globals)).await;
     }
     if args.event {
-        let id = globals.lambda().await?.invoke_later(&args.name, args.input()?).await?;
+        let asked = globals.lambda().await?.invoke_later(&args.name, args.input()?).await;
+        let id = asked.map_err(CliError::of_function(&args.name))?;
         return if globals.json { output::json(&json!({ "id": id })) } else { output::line(id) }
             .map(|()| ExitCode::SUCCESS);
     }
@@ -88,7 +89,8 @@ pub(crate) async fn run(args: InvokeArgs, globals: &Globals) -> Result<ExitCode,
 /// Invokes once and prints the result. False if the function failed.
 async fn invoke(args: &InvokeArgs, globals: &Globals) -> Result<bool, CliError> {
     let input = args.input()?;
-    let reply = globals.lambda().await?.invoke(&args.name, input, args.log || !globals.json).await?;
+    let reply = globals.lambda().await?.invoke(&args.name, input, args.log || !globals.json).await;
+    let reply = reply.map_err(CliError::of_function(&args.name))?;
     let log = reply.log_tail.as_deref().map(String::from_utf8_lossy);
     if globals.json {
         // An answer that is not JSON is printed as text.

@@ -159,12 +159,7 @@ async fn must_be_known(
     if !admin.get::<Vec<IgnoredAny>>(&records).await?.is_empty() {
         return Ok(());
     }
-    match globals.lambda().await?.get(function).await {
-        Err(error) if error.is_not_found() => {
-            Err(CliError::Failed(format!("there is no function {function}; `nigh functions list` lists them")))
-        }
-        found => Ok(found.map(drop)?),
-    }
+    globals.lambda().await?.get(function).await.map(drop).map_err(CliError::of_function(function))
 }
 
 fn print(entry: &LogEntry, json: bool) -> Result<(), CliError> {

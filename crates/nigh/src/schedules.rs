@@ -1,11 +1,13 @@
 //! `nigh schedules`, and what `nigh deploy` says of a schedule.
 
-use clap::{Args, Subcommand};
-use nigh_node::client::{ClientError, ScheduleName, ScheduleTimes, SchedulerClient, Timetable};
-use nigh_node::config::Span;
+mod function_schedule;
+
+use clap::Subcommand;
+use nigh_node::client::{ClientError, ScheduleName, SchedulerClient};
 use nigh_terms::{FunctionName, Timestamp};
 use serde_json::{Value, json};
 
+pub(crate) use self::function_schedule::{ScheduleArgs, ScheduleChange, deployed, set};
 use crate::context::{DoorAccess, Globals};
 use crate::error::CliError;
 use crate::output::{self, Colour, coloured};
@@ -14,146 +16,9 @@ use crate::printable;
 /// EventBridge requires a role; Nigh stores it and never uses it.
 pub(crate) const ROLE: &str = "arn:aws:iam::000000000000:role/nigh";
 
-/// When `nigh deploy` lets a function run by itself. The schedule has the function's name.
-#[derive(Args, Debug, Default)]
-pub(crate) struct ScheduleArgs {
-    /// Run the function at once and then every so often, for example '5 min' or '1 h'; replaces its schedule
-    #[arg(long, value_name = "TIME", value_parser = every, conflicts_with = "cron")]
-    every: Option<Expression>,
-    /// Run the function when the calendar fits: minutes hours day-of-month month day-of-week year, ? for one of the two
-    /// days, for example '0 9 ? * MON-FRI *'; replaces its schedule
-    #[arg(long, value_name = "FIELDS", value_parser = cron)]
-    cron: Option<Expression>,
-    /// The time zone of --cron, for example Europe/Berlin [default: UTC]
-    #[arg(long, value_name = "ZONE", requires = "cron", conflicts_with = "every")]
-    timezone: Option<String>,
-}
-
-/// A schedule expression, which was read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Expression(String);
-
-/// The words for this span as an interval of whole minutes.
-fn every(text: &str) -> Result<Expression, String> {
-    let millis = text.parse::<Span>().map_err(|error| error.to_string())?.duration().as_millis();
-    let minutes = millis / 60_000;
-    if minutes == 0 || !millis.is_multiple_of(60_000) {
-        return Err("an interval is in whole minutes, at least one: write '5 min' or '1 h'".to_owned());
-    }
-    let (value, unit) = match minutes {
-        days if days.is_multiple_of(24 * 60) => (days / (24 * 60), "day"),
-        hours if hours.is_multiple_of(60) => (hours / 60, "hour"),
-        minutes => (minutes, "minute"),
-    };
-    let plural = if value == 1 { "" } else { "s" };
-    checked(format!("rate({value} {unit}{plural})"))
-}
-
-fn cron(text: &str) -> Result<Expression, String> {
-    let text = text.trim();
-    let fields = text.strip_prefix("cron(").and_then(|text| text.strip_suffix(')')).unwrap_or(text);
-    checked(format!("cron({fields})"))
-}
-
-fn checked(expression: String) -> Result<Expression, String> {
-    FunctionSchedule::of(Expression(expression), None).map(|schedule| Expression(schedule.expression))
-}
-
-impl ScheduleArgs {
-    /// The schedule that was asked for.
-    ///
-    /// # Errors
-    /// If there is no such time zone.
-    pub(crate) fn schedule(&self) -> Result<Option<FunctionSchedule>, CliError> {
-        let Some(expression) = self.every.as_ref().or(self.cron.as_ref()) else { return Ok(None) };
-        let read = FunctionSchedule::of(expression.clone(), self.timezone.as_deref());
-        read.map(Some).map_err(|why| CliError::Usage(format!("--timezone: {why}")))
-    }
-}
-
-/// When a function runs by itself. The schedule has the function's name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct FunctionSchedule {
-    expression: String,
-    zone: String,
-}
-
-impl FunctionSchedule {
-    /// Reads a period or a calendar, with the calendar's time zone, as the flags of `nigh deploy` and a function's file
-    /// have them. None if there is neither.
-    ///
-    /// # Errors
-    /// If one of them cannot be read.
-    pub(crate) fn read(
-        period: Option<&str>,
-        calendar: Option<&str>,
-        zone: Option<&str>,
-    ) -> Result<Option<Self>, String> {
-        let expression = match (period, calendar) {
-            (Some(period), _) => every(period)?,
-            (None, Some(calendar)) => cron(calendar)?,
-            (None, None) => return Ok(None),
-        };
-        Self::of(expression, zone).map(Some)
-    }
-
-    fn of(Expression(expression): Expression, zone: Option<&str>) -> Result<Self, String> {
-        let time_zone = zone.unwrap_or("UTC").to_owned();
-        let times = ScheduleTimes { expression, time_zone, start: None, end: None };
-        Timetable::of(&times, Timestamp(0)).map_err(|error| error.to_string())?;
-        Ok(Self { expression: times.expression, zone: times.time_zone })
-    }
-
-    /// The schedule in words.
-    pub(crate) fn words(&self) -> String {
-        format!("{} in {}", self.expression, self.zone)
-    }
-
-    /// True if `deployed`, in the API's form, is due at the same times.
-    pub(crate) fn is(&self, deployed: &Value) -> bool {
-        self.words() == words_of(deployed)
-    }
-
-    /// Gives it to the function `name`, whose ARN is `arn`.
-    ///
-    /// # Errors
-    /// The door's refusal.
-    pub(crate) async fn give(&self, name: &FunctionName, arn: &str, globals: &Globals) -> Result<(), CliError> {
-        let schedule = json!({
-            "ScheduleExpression": self.expression,
-            "ScheduleExpressionTimezone": self.zone,
-            "FlexibleTimeWindow": { "Mode": "OFF" },
-            "Target": { "Arn": arn, "RoleArn": ROLE },
-        });
-        Ok(client(globals).await?.put(&schedule_of(name)?, &schedule).await.map(drop)?)
-    }
-}
-
 /// The words for a schedule in the API's form.
 pub(crate) fn words_of(schedule: &Value) -> String {
     format!("{} in {}", text(schedule, "/ScheduleExpression"), text(schedule, "/ScheduleExpressionTimezone"))
-}
-
-/// The schedule of the function `name`, in the API's form; none if it has none.
-pub(crate) async fn deployed(name: &FunctionName, globals: &Globals) -> Result<Option<Value>, CliError> {
-    match client(globals).await?.get(&schedule_of(name)?).await {
-        Ok(schedule) => Ok(Some(schedule)),
-        Err(error) if error.is_not_found() => Ok(None),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Gives the function `name` back the schedule that it had; none: it had none.
-pub(crate) async fn put_back(name: &FunctionName, before: Option<&Value>, globals: &Globals) -> Result<(), CliError> {
-    let (client, name) = (client(globals).await?, schedule_of(name)?);
-    match before {
-        Some(schedule) => Ok(client.put(&name, schedule).await.map(drop)?),
-        None => Ok(client.delete(&name).await?),
-    }
-}
-
-fn schedule_of(name: &FunctionName) -> Result<ScheduleName, CliError> {
-    ScheduleName::new(name.as_str()).map_err(|error| CliError::Usage(error.to_string()))
 }
 
 /// The schedules that run the function `name`, in the form of the API's list.
@@ -184,8 +49,8 @@ Examples:
   nigh schedules pause report             until `nigh schedules resume report`; what falls due meanwhile is not made up
   nigh schedules rm report
 
-`nigh deploy NAME --every TIME` or `--cron FIELDS` makes a schedule, which has the function's name. The SDKs and aws-cli
-make others by EventBridge Scheduler's API: docs/reference/lambda.md.")]
+`nigh deploy NAME --every TIME` or `--cron FIELDS` makes a schedule, which has the function's name, and `--every none`
+removes it. The SDKs and aws-cli make others by EventBridge Scheduler's API: docs/reference/lambda.md.")]
 pub(crate) enum SchedulesCommand {
     /// List the namespace's schedules with their next and last runs
     #[command(visible_alias = "ls")]
@@ -324,32 +189,7 @@ fn show(schedule: &Value) -> Result<(), CliError> {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-
-    #[derive(Debug, Parser)]
-    struct Words {
-        #[command(flatten)]
-        args: ScheduleArgs,
-    }
-
-    #[test]
-    fn intervals_become_rates_in_the_largest_unit_that_fits() {
-        for (text, rate) in [
-            ("5 min", "rate(5 minutes)"),
-            ("60 s", "rate(1 minute)"),
-            ("90min", "rate(90 minutes)"),
-            ("1 h", "rate(1 hour)"),
-            ("48 h", "rate(2 days)"),
-        ] {
-            assert_eq!(every(text), Ok(Expression(rate.to_owned())));
-        }
-        for bad in ["30 s", "90 s", "0 min", "5"] {
-            assert!(every(bad).is_err(), "{bad}");
-        }
-        assert!(every("99999999 h").unwrap_err().contains("ten years"));
-    }
 
     #[test]
     fn schedules_are_listed_by_the_beginning_of_their_names_and_by_their_function() {
@@ -366,32 +206,5 @@ mod tests {
         ] {
             assert_eq!(is_listed(&schedule, prefix, function), expected, "{prefix:?} {function:?}");
         }
-    }
-
-    #[test]
-    fn a_cron_expression_is_checked_before_anything_is_deployed() {
-        let read = |words: &[&str]| Words::try_parse_from([&["deploy"], words].concat());
-        let args = read(&["--cron", "0 9 ? * MON-FRI *", "--timezone", "Europe/Berlin"]).unwrap().args;
-        assert_eq!(args.cron, Some(Expression("cron(0 9 ? * MON-FRI *)".to_owned())));
-        assert_eq!(cron("cron(0 9 ? * MON-FRI *)"), cron(" 0 9 ? * MON-FRI * "));
-        assert_eq!(args.schedule().unwrap().unwrap().words(), "cron(0 9 ? * MON-FRI *) in Europe/Berlin");
-        assert!(read(&[]).unwrap().args.schedule().unwrap().is_none());
-        let nowhere = read(&["--cron", "0 9 ? * MON *", "--timezone", "Europe/Nowhere"]).unwrap().args.schedule();
-        assert!(nowhere.unwrap_err().to_string().contains("Europe/Nowhere"));
-        let five = read(&["--cron", "*/5 * * * *"]).unwrap_err().to_string();
-        assert!(five.contains("six fields"), "{five}");
-        assert!(read(&["--cron", "0 9 ? * MON *", "--every", "1 h"]).is_err());
-        assert!(read(&["--every", "1 h", "--timezone", "UTC"]).is_err());
-    }
-
-    #[test]
-    fn a_function_s_schedule_is_told_from_another_by_its_times() {
-        let schedule = FunctionSchedule::read(Some("5 min"), None, None).unwrap().unwrap();
-        assert_eq!(schedule.words(), "rate(5 minutes) in UTC");
-        let deployed = json!({ "ScheduleExpression": "rate(5 minutes)", "ScheduleExpressionTimezone": "UTC" });
-        assert!(schedule.is(&deployed));
-        assert!(!schedule.is(&json!({ "ScheduleExpression": "rate(1 hour)", "ScheduleExpressionTimezone": "UTC" })));
-        assert_eq!(FunctionSchedule::read(None, None, None), Ok(None));
-        assert!(FunctionSchedule::read(None, Some("0 9 ? * MON *"), Some("Nowhere")).is_err());
     }
 }

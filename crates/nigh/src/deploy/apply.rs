@@ -156,7 +156,7 @@ impl Applying<'_> {
             undo.push(Undo::Machine(deployed.machine.clone()));
         }
         if let Some(schedule) = &plan.schedule {
-            schedule.give(name, &arn, globals).await.map_err(Refusal::of("the schedule"))?;
+            schedule.carry_out(name, &arn, globals).await.map_err(Refusal::of("the schedule"))?;
             undo.push(Undo::Schedule(deployed.schedule.clone()));
         }
         if let Some(code) = code
@@ -188,7 +188,7 @@ impl Applying<'_> {
                     s3.set_notifications(&bucket, &rules).await?;
                 }
             }
-            Undo::Schedule(before) => schedules::put_back(name, before.as_ref(), self.globals).await?,
+            Undo::Schedule(before) => schedules::set(name, before.as_ref(), self.globals).await?,
             Undo::Machine(definition) => match (&doors.states, definition) {
                 (Some(states), Some(definition)) => states.give(name.as_str(), &definition).await?,
                 (Some(states), None) => states.delete(name.as_str()).await?,

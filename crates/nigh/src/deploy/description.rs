@@ -9,7 +9,7 @@ use nigh_node::client::{FunctionChange, TriggerFilter};
 use nigh_terms::{BucketName, ByteSize};
 use serde::Serialize;
 
-use crate::schedules::FunctionSchedule;
+use crate::schedules::ScheduleChange;
 
 /// A function as somebody describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,8 +38,8 @@ pub(crate) struct FunctionDescription {
     pub(crate) url: Option<UrlAccess>,
     /// The objects that trigger it.
     pub(crate) triggers: TriggerChange,
-    /// When it runs by itself.
-    pub(crate) schedule: Option<FunctionSchedule>,
+    /// When it runs by itself, or that it no longer does.
+    pub(crate) schedule: Option<ScheduleChange>,
 }
 
 /// The reserved concurrency of a function; none: no reservation.

@@ -22,6 +22,8 @@ const NO_HANDLER: [&str; 3] = ["setup.py", "conftest.py", "__init__.py"];
 /// Endings of Node.js modules, and of those that newer versions run.
 const NODE_ENDINGS: [&str; 3] = ["mjs", "js", "cjs"];
 const TYPESCRIPT_ENDINGS: [&str; 3] = ["ts", "mts", "cts"];
+/// What mends a node without Node.js.
+const NODE_MEND: &str = "install Node.js 20 or newer, or set functions.node to one";
 /// Functions listed in a refusal.
 const LISTED_MAX: usize = 6;
 
@@ -48,8 +50,8 @@ pub(crate) enum InferenceError {
          give --runtime and --handler"
     )]
     NoLanguage { code: String },
-    #[error("{wanted} is not on this node, which has {}; `nigh status` says why", .there.join(", "))]
-    NoRuntime { wanted: &'static str, there: Vec<String> },
+    #[error("{wanted} is not on this node, which has {}; {mend}; then start the node again", .there.join(", "))]
+    NoRuntime { wanted: &'static str, there: Vec<String>, mend: String },
     #[error("this door does not say which runtimes it has; give --runtime, for example python3.11")]
     RuntimesUnknown,
     #[error("give --handler: {why}")]
@@ -64,6 +66,15 @@ pub(crate) enum InferenceError {
     NoBootstrap { code: String, runtime: String, hint: &'static str },
     #[error("`bootstrap` in {code} is not executable; run `chmod +x {code}/bootstrap`")]
     NotExecutable { code: String },
+}
+
+/// The runtimes of the node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct NodeRuntimes {
+    /// Their names; the default Python is the first Python.
+    pub(crate) names: Vec<String>,
+    /// Why the node has no Python, with what mends it; none if it has one.
+    pub(crate) why_no_python: Option<String>,
 }
 
 /// The code of a function.
@@ -93,22 +104,25 @@ impl Code<'_> {
         }
     }
 
-    /// The runtime: `wanted`, else that of the language. `there` are the names of the node's runtimes, if they are known.
-    pub(crate) fn runtime(&self, wanted: Option<&str>, there: Option<&[String]>) -> Result<String, InferenceError> {
-        let listed_here = there.unwrap_or_default();
-        let of_node = |wanted: &'static str, found: Option<String>| match (found, there) {
+    /// The runtime: `wanted`, else that of the language. `there` are the node's runtimes, if they are known.
+    pub(crate) fn runtime(&self, wanted: Option<&str>, there: Option<&NodeRuntimes>) -> Result<String, InferenceError> {
+        let listed_here = there.map(|there| there.names.as_slice()).unwrap_or_default();
+        let of_node = |wanted: &'static str, found: Option<String>, mend: &str| match (found, there) {
             (Some(name), _) => Ok(name),
-            (None, Some(there)) => Err(InferenceError::NoRuntime { wanted, there: there.to_vec() }),
+            (None, Some(NodeRuntimes { names, .. })) => {
+                Err(InferenceError::NoRuntime { wanted, there: names.clone(), mend: mend.to_owned() })
+            }
             (None, None) => Err(InferenceError::RuntimesUnknown),
         };
         match (wanted, self.language()) {
             (Some("python"), _) | (None, Some(Language::Python)) => {
                 // A node lists its default Python first.
                 let default = listed_here.iter().find(|name| name.starts_with("python3.")).cloned();
-                of_node("Python with awslambdaric", default)
+                let why = there.and_then(|there| there.why_no_python.as_deref());
+                of_node("Python with awslambdaric", default, why.unwrap_or("`nigh doctor` says what mends it"))
             }
             (Some("nodejs"), _) | (None, Some(Language::Node)) => {
-                of_node("a Node.js runtime for functions", newest(listed_here, "nodejs"))
+                of_node("a Node.js runtime for functions", newest(listed_here, "nodejs"), NODE_MEND)
             }
             (Some(name), _) => Ok(name.to_owned()),
             (None, Some(Language::Bootstrap | Language::Go | Language::Rust)) => Ok(PROVIDED.to_owned()),
@@ -179,10 +193,8 @@ impl Code<'_> {
         let Some((module, function)) = parts.filter(|(m, f)| !m.is_empty() && !f.is_empty()) else {
             return Err(InferenceError::Form { handler: handler.to_owned(), hint: self.example(runtime) });
         };
-        // Lambda takes a/b.c and a.b.c for the same module.
-        let path = if ending == ["py"] { module.replace('.', "/") } else { module.to_owned() };
-        let sources = ending.iter().map(|ending| format!("{path}.{ending}"));
-        let sources: Vec<String> = sources.chain([format!("{path}/__init__.py")]).collect();
+        let path = if ending == ["py"] { python_path(module) } else { module.to_owned() };
+        let sources = sources(&path, &ending);
         if let Some(file) = sources.iter().find(|file| self.files.has(file)) {
             return self.check_function(file, function, handler);
         }
@@ -262,6 +274,23 @@ impl Code<'_> {
                 .then_some(module)
         })
     }
+}
+
+/// The file among `files` with the Python module that `handler` names; none if it is not among them.
+pub(crate) fn python_file(files: &CodeListing<'_>, handler: &str) -> Option<String> {
+    let (module, _) = handler.rsplit_once('.')?;
+    sources(&python_path(module), &["py"]).into_iter().find(|file| files.has(file))
+}
+
+/// Where a Python module lies, without its ending. Lambda takes a/b.c and a.b.c for the same module.
+fn python_path(module: &str) -> String {
+    module.replace('.', "/")
+}
+
+/// The files that may be the module at `path`, in a language whose sources have these endings.
+fn sources(path: &str, endings: &[&str]) -> Vec<String> {
+    let files = endings.iter().map(|ending| format!("{path}.{ending}"));
+    files.chain([format!("{path}/__init__.py")]).collect()
 }
 
 /// The name in `there` with this prefix and the largest number behind it.

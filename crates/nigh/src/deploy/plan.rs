@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::description::{FunctionDescription, Reserve, TakenBack, Trigger, TriggerChange, UrlAccess};
-use crate::schedules::{FunctionSchedule, words_of};
+use crate::schedules::{ScheduleChange, words_of};
 
 /// How a part changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -95,10 +95,12 @@ pub(crate) struct Plan {
     pub(crate) url: Option<UrlAccess>,
     /// The buckets whose rules change.
     pub(crate) triggers: BTreeMap<BucketName, TriggerStep>,
-    /// The schedule to set.
-    pub(crate) schedule: Option<FunctionSchedule>,
+    /// The schedule to give or take.
+    pub(crate) schedule: Option<ScheduleChange>,
     /// The definition to give the state machine.
     pub(crate) machine: Option<String>,
+    /// True if the function has both triggers and a schedule from now on: their events have different forms.
+    pub(crate) mixes_events: bool,
 }
 
 impl Change {
@@ -168,11 +170,14 @@ impl Plan {
         }
         let triggers = trigger_steps(name, &wanted.triggers, &deployed.buckets, &mut changes);
         let schedule_now = deployed.schedule.as_ref();
-        let schedule = wanted.schedule.clone().filter(|wanted| !schedule_now.is_some_and(|now| wanted.is(now)));
+        let schedule = wanted.schedule.clone().filter(|wanted| !wanted.is_done(name, schedule_now));
         if let Some(schedule) = &schedule {
-            changes.push(Change::new("schedule", schedule_now.map(words_of), Some(schedule.words())));
+            changes.push(Change::new("schedule", schedule_now.map(words_of), schedule.words()));
         }
         let machine = machine.filter(|definition| deployed.machine.as_deref() != Some(*definition));
+        let is_scheduled = wanted.schedule.as_ref().is_some_and(|schedule| schedule.words().is_some());
+        let changes_events = schedule.is_some() || !triggers.is_empty();
+        let mixes_events = changes_events && is_scheduled && !wanted.triggers.wanted.is_empty();
         if machine.is_some() {
             let named = || name.to_string();
             changes.push(Change::new("workflow", deployed.machine.as_ref().map(|_| named()), Some(named())));
@@ -188,6 +193,7 @@ impl Plan {
             triggers,
             schedule,
             machine: machine.map(str::to_owned),
+            mixes_events,
         }
     }
 

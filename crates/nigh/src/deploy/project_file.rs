@@ -32,7 +32,7 @@ use toml::{Table, Value};
 
 use super::description::{FunctionDescription, Reserve, TakenBack, Trigger, TriggerChange, UrlAccess};
 use crate::lambda_units;
-use crate::schedules::FunctionSchedule;
+use crate::schedules::ScheduleChange;
 use crate::suggestion::{alike, hint};
 
 /// The name of the file.
@@ -279,7 +279,7 @@ impl<'a> Fields<'a> {
     }
 
     /// `every`, `cron` and `timezone`: in the table itself, or in `[function.schedule]`.
-    fn schedule(&self) -> Result<Option<FunctionSchedule>, ProjectFileError> {
+    fn schedule(&self) -> Result<Option<ScheduleChange>, ProjectFileError> {
         let own;
         let fields = match self.table.get("schedule") {
             None => self,
@@ -299,7 +299,7 @@ impl<'a> Fields<'a> {
             (Some(_), ..) => "every",
             _ => "cron",
         };
-        let read = FunctionSchedule::read(every.as_deref(), cron.as_deref(), timezone.as_deref());
+        let read = ScheduleChange::read(every.as_deref(), cron.as_deref(), timezone.as_deref());
         read.map_err(|why| fields.wrong(key, why))
     }
 }

@@ -11,9 +11,10 @@ use super::apply::{self, Applying};
 use super::code_listing::CodeListing;
 use super::description::FunctionDescription;
 use super::doors::Doors;
-use super::inferred::Code;
+use super::inferred::{Code, NodeRuntimes, python_file};
 use super::plan::{CodeSummary, Deployed, Plan};
 use super::project::Project;
+use super::python_syntax::PythonModule;
 use crate::archive::{self, FileChoice};
 use crate::build::{self, StderrProgress};
 use crate::context::Globals;
@@ -53,7 +54,16 @@ pub(crate) struct Prepared {
     pub(crate) plan: Plan,
     deployed: Deployed,
     code: Option<CodeUpload>,
+    /// The module with the handler, if it is Python and comes with this deployment.
+    module: Option<PythonModule>,
     doors: Doors,
+}
+
+/// The code to send, and what was seen of it.
+struct PackedCode {
+    upload: CodeUpload,
+    summary: CodeSummary,
+    module: Option<PythonModule>,
 }
 
 /// A deployed function.
@@ -95,29 +105,28 @@ impl DeployRequest {
             let how = format!("there is no function {name}; to create it, name its code with --folder or --zip");
             return Err(CliError::Usage(how));
         }
-        let (code, summary) = self.packed(&deployed, globals).await?.unzip();
-        let plan = Plan::new(&self.name, &self.wanted, summary.as_ref(), machine.as_deref(), &deployed);
-        let prepared = Prepared { plan, deployed, code, doors };
+        let packed = self.packed(&deployed, globals).await?;
+        let summary = packed.as_ref().map(|packed| &packed.summary);
+        let plan = Plan::new(&self.name, &self.wanted, summary, machine.as_deref(), &deployed);
+        let (code, module) = packed.map(|packed| (packed.upload, packed.module)).unzip();
+        let prepared = Prepared { plan, deployed, code, module: module.flatten(), doors };
         apply::check(&prepared.applying(globals)).await?;
         Ok(prepared)
     }
 
     /// The code, if it is given. Completes the runtime and the handler of a new function.
-    async fn packed(
-        &mut self,
-        deployed: &Deployed,
-        globals: &Globals,
-    ) -> Result<Option<(CodeUpload, CodeSummary)>, CliError> {
+    async fn packed(&mut self, deployed: &Deployed, globals: &Globals) -> Result<Option<PackedCode>, CliError> {
         let Some(source) = self.source.clone() else { return Ok(None) };
         let there = runtimes(globals).await?;
-        let (archive, files) = match &source {
+        let (archive, files, module) = match &source {
             CodeSource::Zip(path) => {
                 let archive = std::fs::read(path).map_err(CliError::local(path.display()))?;
                 let listing = CodeListing::of_zip(&archive);
-                self.settle(path, &listing, deployed, there.as_deref())?;
-                self.check(path, &listing, deployed, there.as_deref())?;
+                self.settle(path, &listing, deployed, there.as_ref())?;
+                self.check(path, &listing, deployed, there.as_ref())?;
+                let module = self.module(&listing, deployed);
                 drop(listing);
-                (archive, None)
+                (archive, None, module)
             }
             CodeSource::Files { path, choice } => {
                 // All files tell the language, also sources that are built and not deployed; but not those of packages.
@@ -125,25 +134,39 @@ impl DeployRequest {
                 let all = archive::list_without(path, &FileChoice::default(), &packages);
                 let all = all.or_else(|_| archive::list(path, choice));
                 let all = all.map_err(usage)?;
-                self.settle(path, &CodeListing::of_files(&all), deployed, there.as_deref())?;
+                self.settle(path, &CodeListing::of_files(&all), deployed, there.as_ref())?;
                 let runtime = self.runtime(deployed).unwrap_or_default();
                 let functions = globals.configuration(Vec::new())?.settings.functions;
                 let mut progress = StderrProgress::new(globals.json);
                 let prepared = build::prepare(path, &runtime, &functions, &mut progress).await?;
                 drop(progress);
                 let files = prepared.files(path, choice).map_err(usage)?;
-                self.check(path, &CodeListing::of_files(&files), deployed, there.as_deref())?;
-                (archive::pack(path, &files).map_err(usage)?, Some(files.len()))
+                let listing = CodeListing::of_files(&files);
+                self.check(path, &listing, deployed, there.as_ref())?;
+                let module = self.module(&listing, deployed);
+                (archive::pack(path, &files).map_err(usage)?, Some(files.len()), module)
             }
         };
-        let code = CodeUpload(archive);
-        let summary = CodeSummary { sha256: code.sha256(), bytes: ByteSize(code.0.len() as u64), files };
-        Ok(Some((code, summary)))
+        let upload = CodeUpload(archive);
+        let summary = CodeSummary { sha256: upload.sha256(), bytes: ByteSize(upload.0.len() as u64), files };
+        Ok(Some(PackedCode { upload, summary, module }))
     }
 
     /// The function's runtime after the deployment.
     fn runtime(&self, deployed: &Deployed) -> Option<String> {
         self.wanted.runtime.clone().or_else(|| setting(deployed, "Runtime"))
+    }
+
+    /// Its handler after the deployment.
+    fn handler(&self, deployed: &Deployed) -> Option<String> {
+        self.wanted.handler.clone().or_else(|| setting(deployed, "Handler"))
+    }
+
+    /// The module with the handler, if a Python runs it, and it is among the files.
+    fn module(&self, listing: &CodeListing<'_>, deployed: &Deployed) -> Option<PythonModule> {
+        let minor = self.runtime(deployed)?.strip_prefix("python3.")?.parse().ok()?;
+        let file = python_file(listing, &self.handler(deployed)?)?;
+        Some(PythonModule { source: listing.source(&file)?, file, minor })
     }
 
     /// Gives a new function the runtime and the handler that its files show, and short runtimes their whole name.
@@ -152,7 +175,7 @@ impl DeployRequest {
         path: &Path,
         listing: &CodeListing<'_>,
         deployed: &Deployed,
-        there: Option<&[String]>,
+        there: Option<&NodeRuntimes>,
     ) -> Result<(), CliError> {
         let shown = path.display().to_string();
         let code = Code { name: &shown, files: listing };
@@ -174,14 +197,10 @@ impl DeployRequest {
         path: &Path,
         listing: &CodeListing<'_>,
         deployed: &Deployed,
-        there: Option<&[String]>,
+        there: Option<&NodeRuntimes>,
     ) -> Result<(), CliError> {
-        let (Some(runtime), Some(handler)) =
-            (self.runtime(deployed), self.wanted.handler.clone().or_else(|| setting(deployed, "Handler")))
-        else {
-            return Ok(());
-        };
-        if there.is_some_and(|there| !there.contains(&runtime)) {
+        let (Some(runtime), Some(handler)) = (self.runtime(deployed), self.handler(deployed)) else { return Ok(()) };
+        if there.is_some_and(|there| !there.names.contains(&runtime)) {
             return Ok(());
         }
         let layers_now = || deployed.function.as_ref().is_some_and(|now| now.configuration["Layers"].is_array());
@@ -193,8 +212,29 @@ impl DeployRequest {
 
 impl Prepared {
     fn applying<'a>(&'a self, globals: &'a Globals) -> Applying<'a> {
-        let Self { plan, deployed, code, doors } = self;
+        let Self { plan, deployed, code, doors, .. } = self;
         Applying { plan, deployed, code: code.as_ref(), doors, globals }
+    }
+
+    /// What lets the deployed function fail, each a line. A Python of this machine reads the module with the handler, if
+    /// one of the function's version is here.
+    ///
+    /// # Errors
+    /// If the settings, which name the Pythons, cannot be read.
+    pub(crate) async fn warnings(&self, globals: &Globals) -> Result<Vec<String>, CliError> {
+        let mut warnings = Vec::new();
+        if let Some(module) = &self.module {
+            let choice = globals.configuration(Vec::new())?.settings.functions.python;
+            warnings.extend(module.syntax_error(&choice).await);
+        }
+        if self.plan.mixes_events {
+            warnings.push(format!(
+                "{} gets events of two forms: those of its triggers have Records, those of its schedule do not \
+                 (docs/reference/lambda.md#schedules)",
+                self.plan.name
+            ));
+        }
+        Ok(warnings)
     }
 
     /// Deploys.
@@ -220,10 +260,12 @@ fn usage(error: impl std::error::Error) -> CliError {
 }
 
 /// The runtimes of the node that runs here; none if the door is another's, or the node is of an older version.
-pub(crate) async fn runtimes(globals: &Globals) -> Result<Option<Vec<String>>, CliError> {
+pub(crate) async fn runtimes(globals: &Globals) -> Result<Option<NodeRuntimes>, CliError> {
     if globals.endpoint.is_some() {
         return Ok(None);
     }
-    let Status { runtimes, .. } = globals.admin()?.get("/status").await?;
-    Ok((!runtimes.is_empty()).then_some(runtimes))
+    let Status { runtimes: names, levels, .. } = globals.admin()?.get("/status").await?;
+    let lacks_python = levels.into_iter().find(|level| level.name == "python" && !level.on);
+    let why_no_python = lacks_python.map(|level| level.detail);
+    Ok((!names.is_empty()).then_some(NodeRuntimes { names, why_no_python }))
 }

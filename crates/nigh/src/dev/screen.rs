@@ -3,10 +3,10 @@
 use std::io::{IsTerminal, stdout};
 
 use nigh_terms::ByteSize;
-use serde_json::Value;
 
 use super::session::{Answer, Deployment, Ended, Line, Memory};
 use crate::error::CliError;
+use crate::failure;
 use crate::output::{self, Colour, coloured_for, duration};
 use crate::printable;
 
@@ -61,38 +61,38 @@ fn deployed(Deployment { changes, url, took_us }: &Deployment) -> Vec<(Option<Co
 }
 
 fn answered(Answer { text, failed, took_us, .. }: &Answer) -> Vec<(Option<Colour>, String)> {
-    let (colour, word) = if *failed { (Colour::Red, "error") } else { (Colour::Green, "answer") };
-    let mut all = vec![(Some(colour), format!("{word} after {}", duration(*took_us)))];
-    all.extend(pretty(text, *failed).into_iter().map(|line| (None, line)));
-    all
+    let took = duration(*took_us);
+    if *failed {
+        // Why is told when its end is.
+        return vec![(Some(Colour::Red), format!("error after {took}"))];
+    }
+    let lines = printable::lines(text.trim_end()).map(|line| (None, format!("  {line}")));
+    [(Some(Colour::Green), format!("answer after {took}"))].into_iter().chain(lines).collect()
 }
 
-/// An answer as lines: Lambda's error with its traceback, another JSON document as it came.
-fn pretty(text: &str, failed: bool) -> Vec<String> {
-    let parsed: Option<Value> = serde_json::from_str(text).ok().filter(|_| failed);
-    let Some(error) = parsed.filter(|error| error["errorMessage"].is_string()) else {
-        return printable::lines(text.trim_end()).map(|line| format!("  {line}")).collect();
-    };
-    let field = |name: &str| error[name].as_str().unwrap_or_default();
-    let head = format!("  {}: {}", field("errorType"), field("errorMessage"));
-    let trace = error["stackTrace"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    let trace = trace.flat_map(str::lines).filter(|line| !line.trim().is_empty()).map(|line| format!("  {line}"));
-    [head].into_iter().chain(trace).collect()
+/// The lines of its log; of a failed invocation those that the function itself printed, since `failure` has the others.
+pub(super) fn output_lines(ended: &Ended) -> impl Iterator<Item = &str> {
+    let has_failure = ended.failure.is_some();
+    printable::lines(ended.log.trim_end()).filter(move |line| !has_failure || failure::is_of_function(line))
 }
 
 fn ended(ended: &Ended) -> Vec<(Option<Colour>, String)> {
-    let log = printable::lines(ended.log.trim_end()).filter(|line| !line.is_empty());
+    let log = output_lines(ended).filter(|line| !line.is_empty());
     let mut all: Vec<_> = log.map(|line| (Some(Colour::Dim), format!("  | {line}"))).collect();
     if ended.log_omitted > 0 {
         all.insert(0, (None, format!("  | ... {} more bytes were printed and are not stored", ended.log_omitted)));
     }
+    let failure = ended.failure.iter().flat_map(|text| text.lines()).enumerate();
+    all.extend(failure.map(|(at, line)| ((at == 0).then_some(Colour::Red), line.to_owned())));
     all.push((ended.failed.then_some(Colour::Red), facts(ended)));
     all
 }
 
 /// How an invocation went, in one line.
 pub(super) fn facts(ended: &Ended) -> String {
-    let mut facts = vec![format!("{} in {}", ended.outcome.replace('\n', " "), duration(ended.duration_us))];
+    // Where the failure is told, its words are not repeated.
+    let outcome = if ended.failure.is_some() { "failed".to_owned() } else { ended.outcome.replace('\n', " ") };
+    let mut facts = vec![format!("{outcome} in {}", duration(ended.duration_us))];
     facts.extend(ended.start.map(|start| match start {
         "warm" => "warm".to_owned(),
         start => format!("{start} start {}", duration(ended.init_us)),
@@ -151,16 +151,32 @@ mod tests {
     }
 
     #[test]
-    fn an_error_shows_its_traceback_as_lines() {
-        let text =
-            r#"{"errorMessage": "no", "errorType": "KeyError", "stackTrace": ["  File \"main.py\", line 4\n    x\n"]}"#;
-        let answer = Answer { id: String::new(), text: text.to_owned(), failed: true, took_us: 1_000 };
+    fn an_answer_is_shown_as_it_came_and_a_failure_by_its_end() {
+        let answer = Answer { id: String::new(), text: "{\"a\": 1}".to_owned(), failed: false, took_us: 1_000 };
+        assert_eq!(texts(&Line::Answer(answer.clone())), ["answer after 1.0 ms", "  {\"a\": 1}"]);
+        let failed = Answer { failed: true, ..answer };
+        assert_eq!(texts(&Line::Answer(failed)), ["error after 1.0 ms"]);
+    }
+
+    #[test]
+    fn a_failure_is_told_in_place_of_the_traceback_in_the_log() {
+        let log =
+            "mine\n[ERROR] Runtime.UserCodeSyntaxError: no\rTraceback (most recent call last):\r\u{a0}\u{a0}File\n";
+        let ended = Ended {
+            failed: true,
+            failure: Some("main.py:3: syntax error: invalid syntax\n  main.py:3  def handle(:".to_owned()),
+            outcome: "could not initialise: Runtime.UserCodeSyntaxError: no".to_owned(),
+            log: log.to_owned(),
+            ..Ended::default()
+        };
         assert_eq!(
-            texts(&Line::Answer(answer.clone())),
-            ["error after 1.0 ms", "  KeyError: no", "    File \"main.py\", line 4", "      x"]
+            texts(&Line::Ended(ended.clone())),
+            ["  | mine", "main.py:3: syntax error: invalid syntax", "  main.py:3  def handle(:", "failed in 0 us"]
         );
-        let plain = Answer { text: "{\"a\": 1}".to_owned(), failed: false, ..answer };
-        assert_eq!(texts(&Line::Answer(plain)), ["answer after 1.0 ms", "  {\"a\": 1}"]);
+        // Without a record there is the log alone.
+        let unknown = texts(&Line::Ended(Ended { failure: None, ..ended }));
+        assert!(unknown.iter().any(|line| line.contains("Traceback")), "{unknown:?}");
+        assert!(unknown.last().unwrap().starts_with("could not initialise: "), "{unknown:?}");
     }
 
     #[test]

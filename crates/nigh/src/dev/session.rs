@@ -72,6 +72,9 @@ pub(super) struct Ended {
     pub(super) outcome: String,
     /// True if it did not answer.
     pub(super) failed: bool,
+    /// Why, in the lines that `nigh invoke` prints; none if it answered, or there is no record.
+    #[serde(skip)]
+    pub(super) failure: Option<String>,
     /// Where it ran: `warm`, `prewarmed`, `cold`. None if there is no record.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) start: Option<&'static str>,

@@ -8,12 +8,14 @@ use nigh_node::admin::LogEntry;
 use nigh_node::client::AdminClient;
 use nigh_node::{Activation, Outcome, SandboxStart};
 use nigh_terms::{ByteSize, FunctionName, Namespace};
+use serde_json::Value;
 use tokio::sync::mpsc;
 
 use super::session::{Answer, Deployment, Ended, Event, Memory, Scope};
 use crate::context::Globals;
 use crate::deploy::{DeployRequest, Project};
 use crate::error::CliError;
+use crate::failure;
 use crate::invoke;
 
 /// Deploys the project in `folder`, whose file is read anew. `began` is when the save was seen.
@@ -76,20 +78,27 @@ pub(super) async fn follow(
     while let Some(entry) = lines.next::<LogEntry>().await? {
         // A record that is gone already leaves its log.
         let record = admin.get::<Activation>(&format!("/activations/{}", entry.id)).await.ok();
-        if events.send(Event::Ended(Box::new(told(entry, record.as_ref())))).await.is_err() {
+        let ended = told(entry, record.as_ref(), &Value::Null);
+        if events.send(Event::Ended(Box::new(ended))).await.is_err() {
             return Ok(());
         }
     }
     Ok(())
 }
 
-/// The invocation `id`, which has ended.
-pub(super) async fn ended(id: &str, admin: &AdminClient) -> Result<Ended, CliError> {
-    let record: Activation = admin.get(&format!("/activations/{id}")).await?;
-    Ok(told(LogEntry::from(&record), Some(&record)))
+/// The invocation that was answered so.
+pub(super) async fn ended(answer: &Answer, admin: &AdminClient) -> Result<Ended, CliError> {
+    let record: Activation = admin.get(&format!("/activations/{}", answer.id)).await?;
+    // Of a failed one: the error object.
+    let error: Value = serde_json::from_str(&answer.text).unwrap_or_default();
+    Ok(told(LogEntry::from(&record), Some(&record), &error))
 }
 
-fn told(entry: LogEntry, record: Option<&Activation>) -> Ended {
+/// What is told of an ended invocation. `error` is the error object that its caller got, or null.
+fn told(entry: LogEntry, record: Option<&Activation>, error: &Value) -> Ended {
+    let failed = record.filter(|record| record.outcome != Outcome::Answered);
+    // Its output is told beside it.
+    let failure = failed.map(|record| failure::shown(record, error, "", failure::width(), false));
     let start = record.map(|record| match (record.cold, record.sandbox_start) {
         (false, _) => "warm",
         (true, Some(SandboxStart::Prewarmed)) => "prewarmed",
@@ -97,7 +106,8 @@ fn told(entry: LogEntry, record: Option<&Activation>) -> Ended {
     });
     Ended {
         id: entry.id.to_string(),
-        failed: record.map_or(entry.outcome != "answered", |record| record.outcome != Outcome::Answered),
+        failed: record.map_or(entry.outcome != "answered", |_| failed.is_some()),
+        failure,
         outcome: entry.outcome,
         start,
         init_us: record.map_or(0, |record| record.init_us),

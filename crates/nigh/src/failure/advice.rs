@@ -19,7 +19,7 @@ struct Rule {
     advice: fn(&Cause<'_>) -> Option<String>,
 }
 
-const RULES: [Rule; 13] = [
+const RULES: [Rule; 14] = [
     Rule { any_of: &["Runtime.HandlerNotFound", "Runtime.MalformedHandlerName"], advice: handler },
     Rule { any_of: &["Runtime.ImportModuleError", "ModuleNotFoundError", "Cannot find module"], advice: module },
     Rule { any_of: &["Runtime.InvalidEntrypoint"], advice: program },
@@ -66,6 +66,16 @@ const RULES: [Rule; 13] = [
     Rule {
         any_of: &["Runtime.MarshalError", "is not JSON serializable"],
         advice: |_| Some("answer what JSON can hold: text, numbers, true and false, lists and dictionaries".to_owned()),
+    },
+    Rule {
+        any_of: &["KeyError: 'Records'"],
+        advice: |_| {
+            Some(
+                "an event of a trigger has Records, an event of a schedule has none: test `\"Records\" in event` first \
+                 (docs/reference/lambda.md#schedules)"
+                    .to_owned(),
+            )
+        },
     },
     Rule {
         any_of: &["can't start new thread"],

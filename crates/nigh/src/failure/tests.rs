@@ -226,6 +226,20 @@ fn what_a_function_may_not_do_is_told_with_what_it_may() {
 }
 
 #[test]
+fn an_event_without_records_is_told_from_one_of_a_trigger() {
+    let of =
+        |message: &str| words(&record(&failed("handler_error", "KeyError", message), &json!({})), &Value::Null, "");
+    assert_eq!(
+        of("'Records'"),
+        "\
+KeyError: 'Records'
+  help: an event of a trigger has Records, an event of a schedule has none: test
+        `\"Records\" in event` first (docs/reference/lambda.md#schedules)"
+    );
+    assert_eq!(of("'bucket'"), "KeyError: 'bucket'");
+}
+
+#[test]
 fn a_long_message_is_shortened_unless_all_is_asked_for() {
     let long = format!("{}\n{}", "word ".repeat(500), "line\n".repeat(100));
     let one = record(&failed("handler_error", "ValueError", &long), &json!({}));

@@ -89,7 +89,7 @@ async fn remove(
     globals: &Globals,
 ) -> Result<Removed, CliError> {
     // A function that is not there keeps what it may have been promised.
-    lambda.get(&name).await?;
+    lambda.get(&name).await.map_err(CliError::of_function(&name))?;
     let attached = Attached::find(&name, lambda, buckets, globals).await?;
     if let Some(buckets) = buckets {
         buckets.take_triggers(&name).await?;
@@ -103,14 +103,19 @@ async fn remove(
     Ok(Removed::new(name, &attached))
 }
 
-/// The error at one of several functions: for a program, it says which are gone.
+/// The error at one of several functions says which are gone.
 fn after(removed: &[Removed], error: CliError) -> CliError {
-    match (error, removed) {
-        (CliError::Client(ClientError::Refused { status, code, message }), [_, ..]) => {
-            let gone = removed.iter().map(|one| one.function.as_str()).collect::<Vec<_>>().join(", ");
-            ClientError::Refused { status, code, message: format!("{message}; already removed: {gone}") }.into()
+    if removed.is_empty() {
+        return error;
+    }
+    let gone = removed.iter().map(|one| one.function.as_str()).collect::<Vec<_>>().join(", ");
+    let done = format!("; already removed: {gone}");
+    match error {
+        CliError::NoFunction { name, .. } => CliError::NoFunction { name, done },
+        CliError::Client(ClientError::Refused { status, code, message }) => {
+            ClientError::Refused { status, code, message: format!("{message}{done}") }.into()
         }
-        (error, _) => error,
+        error => error,
     }
 }
 
@@ -141,5 +146,10 @@ mod tests {
             || CliError::from(ClientError::Refused { status: 404, code: "C".to_owned(), message: "m".to_owned() });
         assert_eq!(after(&[], refused()).to_string(), "m (C)");
         assert_eq!(after(&[gone("a"), gone("b")], refused()).to_string(), "m; already removed: a, b (C)");
+        let missing = || CliError::NoFunction { name: FunctionName::new("c").unwrap(), done: String::new() };
+        assert_eq!(after(&[], missing()).to_string(), "there is no function c; `nigh functions ls` lists them");
+        let told = after(&[gone("a")], missing());
+        assert_eq!(told.to_string(), "there is no function c; `nigh functions ls` lists them; already removed: a");
+        assert_eq!(told.code(), Some("ResourceNotFoundException"));
     }
 }

@@ -34,7 +34,7 @@ struct Shown {
 /// Shows it.
 pub(super) async fn run(name: &FunctionName, globals: &Globals) -> Result<(), CliError> {
     let lambda = globals.lambda().await?;
-    let configuration = lambda.get(name).await?;
+    let configuration = lambda.get(name).await.map_err(CliError::of_function(name))?;
     let buckets = Buckets::find(globals).await?;
     let shown = Shown {
         configuration,

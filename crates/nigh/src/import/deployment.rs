@@ -232,7 +232,7 @@ impl Deployment<'_> {
     /// Checks, before anything is changed, that the node has all runtimes.
     async fn check_runtimes(&self, globals: &Globals) -> Result<(), CliError> {
         let Some(there) = deploy::runtimes(globals).await? else { return Ok(()) };
-        match missing_runtime(self.stack, &there) {
+        match missing_runtime(self.stack, &there.names) {
             Some(why) => Err(CliError::Usage(why)),
             None => Ok(()),
         }

@@ -73,11 +73,11 @@ impl Template {
         }
     }
 
-    /// What to run first in the folder.
-    pub(super) const fn next_step(self) -> &'static str {
+    /// What must be run in the folder before the function can be deployed.
+    pub(super) const fn first_step(self) -> Option<&'static str> {
         match self {
-            Self::PythonS3 => "nigh objects mb nigh://inbox; nigh dev",
-            Self::Python | Self::Node | Self::Go | Self::Rust | Self::Workflow | Self::Http => "nigh dev",
+            Self::PythonS3 => Some("nigh objects mb nigh://inbox"),
+            Self::Python | Self::Node | Self::Go | Self::Rust | Self::Workflow | Self::Http => None,
         }
     }
 }

@@ -51,7 +51,7 @@ pub(super) async fn watch(args: &InvokeArgs, globals: &Globals) -> Result<ExitCo
         ));
     }
     // What is wrong from the beginning is told as without --watch.
-    globals.lambda().await?.get(&args.name).await?;
+    globals.lambda().await?.get(&args.name).await.map_err(CliError::of_function(&args.name))?;
     let mut seen = look(args, globals).await;
     loop {
         if let Err(error) = invoke(args, globals).await {

@@ -119,6 +119,22 @@ fn a_python_function_has_the_packages_of_its_requirements_which_are_installed_on
 }
 
 #[test]
+fn code_that_python_cannot_read_is_deployed_with_a_warning() {
+    let Some(python) = python("code_that_python_cannot_read_is_deployed_with_a_warning") else { return };
+    let workshop = Workshop::open(python);
+    let handler = "def handle(event, context):\n    return 1\n";
+    let folder = workshop.folder("slip", &[("main.py", handler)]);
+    assert!(!workshop.deployed("slip").contains("warning"));
+    fs::write(folder.join("main.py"), format!("{handler}\nx = = 2\n")).unwrap();
+    for what in ["it changes", "it does not change"] {
+        let said = workshop.deployed("slip");
+        assert!(said.contains("warning: main.py:4: syntax error: invalid syntax\n"), "{what}: {said}");
+    }
+    let failed = workshop.node.json_of_failed(["invoke", "slip"]);
+    assert_eq!(failed["payload"]["errorType"], "Runtime.UserCodeSyntaxError", "{failed}");
+}
+
+#[test]
 fn packages_that_cannot_be_installed_refuse_the_deployment_with_the_tools_words() {
     let Some(python) = python("packages_that_cannot_be_installed_refuse_the_deployment_with_the_tools_words") else {
         return;

@@ -185,6 +185,11 @@ fn verbs_take_several_names_and_buckets_need_no_scheme() {
     let gone = node.nigh(["--json", "functions", "delete", "h", "absent"]);
     assert_eq!(code(&gone), 1);
     assert!(text(&gone.stderr).contains("already removed: h"), "{gone:?}");
+    for words in [&["functions", "rm", "absent"][..], &["functions", "show", "absent"], &["invoke", "absent"]] {
+        let missing = node.nigh(words);
+        let told = "nigh: there is no function absent; `nigh functions ls` lists them\n";
+        assert_eq!((code(&missing), text(&missing.stderr)), (1, told.to_owned()), "{words:?}");
+    }
     let list = node.nigh(["list"]);
     assert_eq!(code(&list), 2);
     assert!(text(&list.stderr).contains("nigh functions ls"), "{list:?}");

@@ -154,6 +154,15 @@ fn once_deploys_and_answers_with_a_node_of_its_own_that_ends_with_it() {
     let failed = once(&[]);
     assert_eq!(failed.status.code(), Some(1));
     assert!(String::from_utf8(failed.stdout).unwrap().contains("ValueError"));
+    // A failure is told as `nigh invoke` tells it, without the traceback of the runtime.
+    let said = String::from_utf8(failed.stderr).unwrap();
+    assert!(said.lines().any(|line| line == "main.py:2: ValueError: no"), "{said}");
+    fs::write(folder.join("main.py"), "def handle(event, context)\n    pass\n").unwrap();
+    let unread = once(&[]);
+    let said = String::from_utf8(unread.stderr).unwrap();
+    assert_eq!(unread.status.code(), Some(1), "{said}");
+    assert!(said.lines().any(|line| line.starts_with("main.py:1: syntax error: ")), "{said}");
+    assert!(said.contains("\nnigh: failed in ") && !said.contains("Traceback"), "{said}");
     fs::remove_file(folder.join("event.json")).unwrap();
     let missing = once(&[]);
     let said = String::from_utf8(missing.stderr).unwrap();
@@ -168,6 +177,20 @@ fn once_deploys_and_answers_with_a_node_of_its_own_that_ends_with_it() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.starts_with("nigh: the node did not start: ") && said.contains(&address), "{said}");
+}
+
+#[test]
+fn without_a_python_the_session_says_what_is_missing_and_what_mends_it() {
+    build_programs();
+    let root = tempfile::tempdir().unwrap();
+    let state = root.path().join("state");
+    assert!(command(&state).current_dir(root.path()).args(["init", "hello"]).status().unwrap().success());
+    let output = alone(&state, &root.path().join("hello"), Path::new("/bin/false")).arg("--once").output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    for part in ["Python with awslambdaric is not on this node", "/bin/false: ", "`nigh up --python PROGRAM`"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
 }
 
 #[test]

@@ -51,7 +51,9 @@ fn beside(node: &Node, name: &str) -> PathBuf {
 pub(crate) fn made(node: &Node, template: &str) -> PathBuf {
     let parent = beside(node, "projects");
     let said = ok_in(node, &parent, &["init", template, "--template", template]);
-    assert!(said.contains("nigh.toml") && said.contains("\nNext: cd "), "{said}");
+    for part in ["nigh.toml", "\nNext: cd ", "`nigh dev`", "`nigh deploy`"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
     parent.join(template)
 }
 

@@ -36,6 +36,16 @@ for n in range(count):
 print(f"{due:%Y-%m-%dT%H:%M:%S}")
 "#;
 
+/// Makes a schedule of this name for this function, which runs at each new year.
+const YEARLY: &str = r#"
+import os, sys
+import boto3
+name, function = sys.argv[1:]
+arn = f"arn:aws:lambda:{os.environ['AWS_DEFAULT_REGION']}:000000000000:function:{function}"
+boto3.client("scheduler").create_schedule(Name=name, ScheduleExpression="cron(0 0 1 1 ? *)",
+    FlexibleTimeWindow={"Mode": "OFF"}, Target={"Arn": arn, "RoleArn": "arn:aws:iam::000000000000:role/any"})
+"#;
+
 /// The runs of each schedule in what `nigh objects ls -r nigh://runs` prints.
 pub(crate) fn runs_of(listed: &str) -> BTreeMap<String, usize> {
     let mut runs = BTreeMap::new();
@@ -136,6 +146,39 @@ fn deploy_schedules_a_function_and_the_command_lists_pauses_and_removes_its_sche
     node.ok(["deploy", "report", "--every", "24 h"]);
     node.ok(["functions", "rm", "report"]);
     assert_eq!(node.json(["schedules", "list"]), json!([]), "a function takes its schedule along");
+}
+
+#[test]
+fn deploy_takes_back_the_schedule_that_it_gave_and_no_other() {
+    let Some(python) = python("deploy_takes_back_the_schedule_that_it_gave_and_no_other") else { return };
+    let node = Node::start(&python);
+    node.ok(["objects", "mb", "nigh://runs"]);
+    for (function, schedule) in [("report", "nightly"), ("other", "other")] {
+        node.deploy_code(function, RUNS, "128MiB");
+        let mut made = Command::new(&python);
+        made.args(["-c", YEARLY, schedule, function]).envs(node.sdk_environment());
+        let made = made.output().unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    }
+    let names = || -> Vec<String> {
+        let listed = node.json(["schedules", "ls"]);
+        listed.as_array().unwrap().iter().map(|one| one["Name"].as_str().unwrap().to_owned()).collect()
+    };
+    node.ok(["deploy", "report", "--every", "1 hour"]);
+    assert_eq!(names(), ["nightly", "other", "report"]);
+    let plan = node.ok(["deploy", "report", "--every", "none", "--dry-run"]);
+    assert_eq!(plan, "report changes:\n  - schedule  rate(1 hour) in UTC\n");
+    assert!(node.ok(["deploy", "report", "--cron", "none"]).starts_with("updated report: "));
+    assert_eq!(names(), ["nightly", "other"]);
+    for function in ["report", "other"] {
+        let told = node.ok(["deploy", function, "--every", "none"]);
+        assert!(told.starts_with(&format!("unchanged {function}: ")), "{told}");
+    }
+    assert_eq!(names(), ["nightly", "other"], "what the SDK made stays, also where it has the function's name");
+
+    let both = node.nigh(["deploy", "report", "--trigger", "runs/in/", "--every", "1 hour", "--dry-run"]);
+    let said = String::from_utf8(both.stderr).unwrap();
+    assert!(said.starts_with("warning: report gets events of two forms: "), "{said}");
 }
 
 #[test]

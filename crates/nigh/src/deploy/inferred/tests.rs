@@ -12,8 +12,12 @@ fn files(all: &[(&'static str, &'static str)]) -> CodeListing<'static> {
 
 const HANDLE: &str = "def handle(event, context):\n    return event\n";
 
-fn there() -> Vec<String> {
-    ["python3.11", "python3.12", "provided", "provided.al2023"].map(str::to_owned).to_vec()
+fn node(names: &[&str]) -> NodeRuntimes {
+    NodeRuntimes { names: names.iter().map(|name| (*name).to_owned()).collect(), why_no_python: None }
+}
+
+fn there() -> NodeRuntimes {
+    node(&["python3.11", "python3.12", "provided", "provided.al2023"])
 }
 
 #[test]
@@ -48,8 +52,7 @@ fn the_files_tell_language_runtime_and_handler() {
 fn a_short_runtime_is_the_nodes_default_python_or_its_newest_node_js() {
     let listing = files(&[("index.mjs", "export const handler = 1")]);
     let code = Code { name: "hello", files: &listing };
-    let node = ["nodejs20.x", "nodejs22.x", "provided"].map(str::to_owned);
-    assert_eq!(code.runtime(None, Some(&node)).unwrap(), "nodejs22.x");
+    assert_eq!(code.runtime(None, Some(&node(&["nodejs20.x", "nodejs22.x", "provided"]))).unwrap(), "nodejs22.x");
     assert_eq!(code.handler("nodejs22.x").unwrap(), "index.handler");
     assert_eq!(code.runtime(Some("python"), Some(&there())).unwrap(), "python3.11");
     assert_eq!(code.runtime(Some("python3.9"), None).unwrap(), "python3.9");
@@ -57,12 +60,44 @@ fn a_short_runtime_is_the_nodes_default_python_or_its_newest_node_js() {
     assert_eq!(
         refused,
         "a Node.js runtime for functions is not on this node, which has python3.11, python3.12, provided, \
-         provided.al2023; `nigh status` says why"
+         provided.al2023; install Node.js 20 or newer, or set functions.node to one; then start the node again"
     );
     assert_eq!(code.runtime(None, None), Err(InferenceError::RuntimesUnknown));
     let listing = files(&[("README", "")]);
     let nothing = Code { name: "hello", files: &listing }.runtime(None, Some(&there()));
     assert!(nothing.unwrap_err().to_string().ends_with("give --runtime and --handler"));
+}
+
+#[test]
+fn where_there_is_no_python_the_refusal_has_what_mends_it() {
+    let listing = files(&[("main.py", HANDLE)]);
+    let code = Code { name: "hello", files: &listing };
+    let why = "no Python of this machine has awslambdaric: /p (3.11); run `/p -m venv /o`".to_owned();
+    let here = NodeRuntimes { why_no_python: Some(why), ..node(&["provided"]) };
+    for wanted in [None, Some("python")] {
+        assert_eq!(
+            code.runtime(wanted, Some(&here)).unwrap_err().to_string(),
+            "Python with awslambdaric is not on this node, which has provided; no Python of this machine has \
+             awslambdaric: /p (3.11); run `/p -m venv /o`; then start the node again"
+        );
+    }
+    let unknown = code.runtime(None, Some(&node(&["provided"]))).unwrap_err().to_string();
+    assert!(unknown.contains("; `nigh doctor` says what mends it"), "{unknown}");
+}
+
+#[test]
+fn a_handler_names_the_file_of_its_python_module() {
+    let listing = files(&[("main.py", HANDLE), ("pkg/__init__.py", ""), ("pkg/mod.py", HANDLE)]);
+    for (handler, file) in [
+        ("main.handle", Some("main.py")),
+        ("pkg.handle", Some("pkg/__init__.py")),
+        ("pkg.mod.handle", Some("pkg/mod.py")),
+        ("pkg/mod.handle", Some("pkg/mod.py")),
+        ("elsewhere.handle", None),
+        ("handle", None),
+    ] {
+        assert_eq!(python_file(&listing, handler).as_deref(), file, "{handler}");
+    }
 }
 
 #[test]

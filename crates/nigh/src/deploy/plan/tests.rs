@@ -1,6 +1,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::schedules::ROLE;
 
 fn name() -> FunctionName {
     FunctionName::new("hello").unwrap()
@@ -124,14 +125,48 @@ fn triggers_are_added_kept_and_taken_back() {
     assert!(refusing == bucket("photos") && error.to_string().contains("overlap"), "{error}");
 }
 
+/// What is wanted of the schedule.
+fn scheduled(period: &str) -> FunctionDescription {
+    let schedule = ScheduleChange::read(Some(period), None, None).unwrap();
+    FunctionDescription { schedule, ..FunctionDescription::default() }
+}
+
+/// The function with the schedule that a deployment gave it.
+fn deployed_with_schedule() -> Deployed {
+    let target = json!({ "Arn": "arn:aws:lambda:us-east-1:000000000000:function:hello", "RoleArn": ROLE });
+    let schedule = json!({
+        "ScheduleExpression": "rate(1 hour)", "ScheduleExpressionTimezone": "UTC", "Target": target,
+    });
+    Deployed { schedule: Some(schedule), ..deployed() }
+}
+
 #[test]
-fn a_schedule_is_given_unless_the_function_has_it() {
-    let read = |period: &str| FunctionSchedule::read(Some(period), None, None).unwrap();
-    let wanted = |period: &str| FunctionDescription { schedule: read(period), ..FunctionDescription::default() };
-    let schedule = json!({ "ScheduleExpression": "rate(1 hour)", "ScheduleExpressionTimezone": "UTC" });
-    let here = Deployed { schedule: Some(schedule), ..deployed() };
-    assert!(Plan::new(&name(), &wanted("1 h"), None, None, &here).is_empty());
-    let other = Plan::new(&name(), &wanted("5 min"), None, None, &here);
+fn a_schedule_is_given_unless_the_function_has_it_and_taken_back_if_it_has_one() {
+    let here = deployed_with_schedule();
+    assert!(Plan::new(&name(), &scheduled("1 h"), None, None, &here).is_empty());
+    let other = Plan::new(&name(), &scheduled("5 min"), None, None, &here);
     assert_eq!(lines(&other), ["  ~ schedule  rate(1 hour) in UTC -> rate(5 minutes) in UTC"]);
-    assert_eq!(other.schedule, read("5 min"));
+    assert_eq!(other.schedule, scheduled("5 min").schedule);
+    let none = Plan::new(&name(), &scheduled("none"), None, None, &here);
+    assert_eq!(lines(&none), ["  - schedule  rate(1 hour) in UTC"]);
+    assert!(none.schedule.is_some_and(|change| change.words().is_none()));
+    assert!(Plan::new(&name(), &scheduled("none"), None, None, &deployed()).is_empty());
+}
+
+#[test]
+fn a_plan_tells_when_events_of_two_forms_will_come() {
+    let bucket = BucketName::new("photos").unwrap();
+    let here = || Deployed { buckets: [(bucket.clone(), BucketNotifications::default())].into(), ..deployed() };
+    let mixes =
+        |wanted: &FunctionDescription, here: &Deployed| Plan::new(&name(), wanted, None, None, here).mixes_events;
+    let trigger = triggers(&["photos/in/"], TakenBack::Own);
+    let both = FunctionDescription { schedule: scheduled("1 h").schedule, ..trigger.clone() };
+    assert!(mixes(&both, &here()));
+    assert!(!mixes(&trigger, &here()) && !mixes(&scheduled("1 h"), &here()));
+    let none = FunctionDescription { schedule: scheduled("none").schedule, ..trigger };
+    assert!(!mixes(&none, &here()), "the schedule is taken back");
+    let mut rules = BucketNotifications::default();
+    rules.set("hello", "arn:aws:lambda:us-east-1:000000000000:function:hello", &TriggerFilter::created("in/"));
+    let done = Deployed { buckets: [(bucket.clone(), rules)].into(), ..deployed_with_schedule() };
+    assert!(!mixes(&both, &done), "it was told when they were given");
 }

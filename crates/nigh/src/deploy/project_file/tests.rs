@@ -47,7 +47,7 @@ fn a_whole_description_is_read() {
     let triggers: Vec<String> = description.triggers.wanted.iter().map(Trigger::to_string).collect();
     assert_eq!(triggers, ["photos/in/", "films/*.avi (s3:ObjectRemoved:*)"]);
     assert_eq!(description.triggers.taken_back, TakenBack::Own);
-    assert_eq!(description.schedule.as_ref().unwrap().words(), "rate(5 minutes) in UTC");
+    assert_eq!(description.schedule.as_ref().unwrap().words().unwrap(), "rate(5 minutes) in UTC");
     assert_eq!((read.files, read.event.as_deref()), (vec!["main.py".to_owned(), "lib".to_owned()], Some("trial.json")));
     assert!(read.has_node_settings);
 }
@@ -62,7 +62,10 @@ fn the_least_file_says_nothing_but_that_the_function_is_here() {
 #[test]
 fn a_schedule_has_a_table_of_its_own_or_none() {
     let cron = read("[function]\n[function.schedule]\ncron = \"0 8 * * ? *\"\ntimezone = \"Europe/Paris\"\n").unwrap();
-    assert_eq!(cron.description.schedule.unwrap().words(), "cron(0 8 * * ? *) in Europe/Paris");
+    assert_eq!(cron.description.schedule.unwrap().words().unwrap(), "cron(0 8 * * ? *) in Europe/Paris");
+    let none = read("[function]\nevery = \"none\"\n").unwrap();
+    assert_eq!(none.description.schedule.unwrap().words(), None, "it is taken back");
+    assert!(read("[function]\n").unwrap().description.schedule.is_none(), "it stays as it is");
 }
 
 #[test]
