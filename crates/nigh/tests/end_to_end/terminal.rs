@@ -106,6 +106,24 @@ fn tables_fit_a_terminal_of_eighty_columns_and_a_pipe_has_them_whole() {
     }
 }
 
+#[test]
+fn an_object_ends_its_last_line_on_a_terminal_and_is_exact_in_a_pipe() {
+    let Some(python) = python("an_object_ends_its_last_line_on_a_terminal_and_is_exact_in_a_pipe") else { return };
+    let node = Node::start(&python);
+    node.ok(["objects", "mb", "texts"]);
+    for (key, text) in [("open", "{}"), ("ended", "{}\n")] {
+        let (file, object) = (node.state.with_file_name(key), format!("nigh://texts/{key}"));
+        std::fs::write(&file, text).unwrap();
+        node.ok(["objects", "cp", file.to_str().unwrap(), &object]);
+        for arguments in [["objects", "cp", &object, "-"].as_slice(), &["objects", "cat", &object]] {
+            assert_eq!(node.ok(arguments), text, "{arguments:?}");
+            let shown = on_terminal(&node.state, &python, arguments).output().unwrap();
+            let words = String::from_utf8_lossy(&shown.stdout).into_owned();
+            assert!(words.ends_with("{}\r\n") && words.lines().count() == 1, "{arguments:?}: {words:?}");
+        }
+    }
+}
+
 fn id(node: &Node) -> String {
     node.last_activation()["id"].as_str().unwrap().to_owned()
 }
