@@ -42,7 +42,7 @@ impl NotificationTargets for FunctionTargets {
                 Ok(slot) => Some(slot),
                 Err(InvokeError::TooManyRequests(_)) => {
                     return Err(ObjectError::SlowDown(
-                        "the queue of asynchronous invocations is full; `nigh events list --all` shows it",
+                        "the queue of asynchronous invocations is full; `nigh events list` shows it",
                     ));
                 }
                 Err(InvokeError::ShuttingDown) => return Err(ObjectError::SlowDown("the node is shutting down")),

@@ -18,17 +18,17 @@ const EVENTS_MAX: usize = 1000;
 #[derive(Subcommand)]
 #[command(after_help = "\
 Examples:
-  nigh events list                  dead letters: asynchronous invocations that failed for good
-  nigh events list --all            also events that wait or run
-  nigh events retry --all           when the function is repaired
+  nigh events list                  what waits or runs, and dead letters: what failed for good
+  nigh events list --dead           dead letters alone
+  nigh events retry --all           retry all dead letters, when the function is repaired
   nigh events drop ID")]
 pub(crate) enum EventsCommand {
-    /// List the dead letters: asynchronous invocations that failed for good
+    /// List events that wait or run, the oldest first, then dead letters, the newest first
     #[command(visible_alias = "ls")]
     List {
-        /// Also list events that wait or run
+        /// Only dead letters: events that failed for good
         #[arg(long)]
-        all: bool,
+        dead: bool,
         /// Only events of this function
         #[arg(long)]
         function: Option<FunctionName>,
@@ -64,16 +64,21 @@ pub(crate) async fn run(command: EventsCommand, globals: &Globals) -> Result<(),
     let namespace = globals.namespace().await?;
     let admin = globals.admin()?;
     match command {
-        EventsCommand::List { all, function, limit } => {
+        EventsCommand::List { dead, function, limit } => {
             // The node cuts the list before a function is looked for in it.
             let listed = if function.is_some() { EVENTS_MAX } else { limit };
-            let path = format!("/events?namespace={namespace}&all={all}&limit={listed}");
+            let path = format!("/events?namespace={namespace}&all={}&limit={listed}", !dead);
             let mut listing: EventListing = admin.get(&path).await?;
-            if let Some(function) = function {
-                listing.events.retain(|event| event.function == function);
+            if let Some(function) = &function {
+                listing.events.retain(|event| event.function == *function);
                 listing.events.truncate(limit);
             }
-            if globals.json { output::json(&listing) } else { list(&listing) }
+            if globals.json {
+                return output::json(&listing);
+            }
+            print(&listing)?;
+            output::remark(counts(&listing, dead, function.as_ref()));
+            Ok(())
         }
         EventsCommand::Show { id } => {
             let shown: ShownEvent = admin.get(&format!("/events/{namespace}/{}", invocation(&id)?)).await?;
@@ -106,15 +111,28 @@ async fn change(which: &WhichArgs, verb: &str, done: &str, globals: &Globals) ->
     }
 }
 
-fn list(listing: &EventListing) -> Result<(), CliError> {
+fn print(listing: &EventListing) -> Result<(), CliError> {
     let mut table = output::table(&["ID", "FUNCTION", "STATE", "TRIES", "ACCEPTED", "NEXT", "WHY"])
         .less_important(&["TRIES", "NEXT", "ACCEPTED"]);
     for event in &listing.events {
         table.add_row(row(event));
     }
-    output::print_table(&table)?;
-    output::remark(format_args!("{} waiting or running, {} dead letters", listing.pending, listing.dead));
-    Ok(())
+    output::print_table(&table)
+}
+
+/// How many events the node has of those that were asked for, and how many of them the list has, if not all.
+fn counts(listing: &EventListing, only_dead: bool, function: Option<&FunctionName>) -> String {
+    let EventListing { pending, dead, events } = listing;
+    let (all, counted) = if only_dead {
+        (*dead, format!("{dead} dead letters"))
+    } else {
+        (pending + dead, format!("{pending} waiting or running, {dead} dead letters"))
+    };
+    match function {
+        Some(function) => format!("{} of {function}; of all functions {counted}", events.len()),
+        None if events.len() < all => format!("{counted}; the first {} are listed", events.len()),
+        None => counted,
+    }
 }
 
 fn row(event: &ListedEvent) -> [String; 7] {
@@ -162,9 +180,8 @@ fn show(shown: &ShownEvent) -> Result<(), CliError> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_row_says_why_an_event_is_dead_or_waits_for_another_attempt() {
-        let event = |state: &str, reason: Option<&str>, last_error: Option<&str>| ListedEvent {
+    fn event(state: &str, reason: Option<&str>, last_error: Option<&str>) -> ListedEvent {
+        ListedEvent {
             id: InvocationId::now(),
             function: FunctionName::new("worker").unwrap(),
             state: state.to_owned(),
@@ -175,10 +192,29 @@ mod tests {
             reason: reason.map(str::to_owned),
             died: None,
             last_error: last_error.map(str::to_owned),
-        };
+        }
+    }
+
+    #[test]
+    fn a_row_says_why_an_event_is_dead_or_waits_for_another_attempt() {
         let why = |event: ListedEvent| row(&event)[6].clone();
         assert_eq!(why(event("waiting", None, Some("ValueError: no\nmore"))), "ValueError: no more");
         assert_eq!(why(event("dead", Some("RetriesExhausted: KeyError: 1"), None)), "RetriesExhausted: KeyError: 1");
         assert_eq!(why(event("running", None, None)), "");
+    }
+
+    #[test]
+    fn what_is_counted_below_a_list_is_in_it_or_the_line_says_how_much_is() {
+        let events = vec![event("waiting", None, None), event("dead", Some("why"), None)];
+        let whole = EventListing { pending: 1, dead: 1, events };
+        assert_eq!(counts(&whole, false, None), "1 waiting or running, 1 dead letters");
+        let cut = EventListing { pending: 3, ..whole.clone() };
+        assert_eq!(counts(&cut, false, None), "3 waiting or running, 1 dead letters; the first 2 are listed");
+        let dead = EventListing { events: whole.events[1..].to_vec(), ..whole.clone() };
+        assert_eq!(counts(&dead, true, None), "1 dead letters");
+        let other = EventListing { events: Vec::new(), ..whole };
+        let function = FunctionName::new("other").unwrap();
+        let said = "0 of other; of all functions 1 waiting or running, 1 dead letters";
+        assert_eq!(counts(&other, false, Some(&function)), said);
     }
 }

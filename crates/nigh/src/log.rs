@@ -2,12 +2,16 @@
 //!
 //! There is no log file, so nothing rotates here: systemd-journald or a container's runtime keeps what is on standard error.
 
+mod start_lines;
+
+use std::io::{self, IsTerminal as _};
 use std::sync::Arc;
 
 use nigh_node::config::{LogFormat, LogSettings, Settings};
 use nigh_node::reload::{Apply, Reload};
 use tracing_subscriber::EnvFilter;
 
+use self::start_lines::{LogOutput, StartLines};
 use crate::error::CliError;
 use crate::output;
 
@@ -37,15 +41,22 @@ impl Reload for LogLevel {
     }
 }
 
-/// Writes the log to standard error from now on.
-pub(crate) fn to_stderr(settings: &LogSettings) -> Result<LogLevel, CliError> {
+/// True if a person reads the log, at a terminal.
+pub(crate) fn is_for_people(settings: &LogSettings) -> bool {
+    settings.format == LogFormat::Text && io::stderr().is_terminal()
+}
+
+/// Writes the log to standard error from now on. For people the lines of the start wait until `StartLines` is dropped.
+pub(crate) fn to_stderr(settings: &LogSettings) -> Result<(LogLevel, Option<StartLines>), CliError> {
     let filter = filter(&settings.level).map_err(CliError::Usage)?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let output = LogOutput::new(io::stderr());
+    let lines = is_for_people(settings).then(|| output.wait());
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(output);
     // When the terminal is lost, standard error cannot be written to. The subscriber would report that there, and panic.
     let builder = builder.log_internal_errors(false);
     let (initialized, set) = match settings.format {
         LogFormat::Text => {
-            let colours = output::wants_colour(&std::io::stderr());
+            let colours = output::wants_colour(&io::stderr());
             let builder = builder.with_ansi(colours).with_target(false).with_filter_reloading();
             let handle = builder.reload_handle();
             let set: Arc<SetFilter> = Arc::new(move |filter: EnvFilter| handle.reload(filter));
@@ -59,7 +70,7 @@ pub(crate) fn to_stderr(settings: &LogSettings) -> Result<LogLevel, CliError> {
         }
     };
     initialized.map_err(|error| CliError::Usage(format!("the log cannot be set up: {error}")))?;
-    Ok(LogLevel(set))
+    Ok((LogLevel(set), lines))
 }
 
 /// The filter of a level.

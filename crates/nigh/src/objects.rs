@@ -4,6 +4,7 @@ mod copier;
 mod features;
 mod listing;
 mod policy;
+mod standard_output;
 mod unpushed;
 
 use std::borrow::Cow;
@@ -14,6 +15,7 @@ use nigh_terms::{BucketName, ObjectKey};
 use serde_json::json;
 
 use self::copier::Copier;
+use self::standard_output::StandardOutput;
 use crate::context::Globals;
 use crate::error::CliError;
 use crate::object_address::{ObjectAddress, Place, anywhere};
@@ -170,15 +172,28 @@ fn buckets_only(addresses: &[ObjectAddress]) -> Result<Vec<&BucketName>, CliErro
     addresses.iter().map(bucket_only).collect()
 }
 
-/// Prints objects one after another, as they are.
 async fn cat(s3: &S3Client, addresses: &[ObjectAddress]) -> Result<(), CliError> {
-    let keys: Vec<ObjectKey> =
-        addresses.iter().map(|address| address.key().map_err(usage)).collect::<Result<_, CliError>>()?;
-    let mut out = tokio::io::stdout();
-    for (address, key) in addresses.iter().zip(&keys) {
-        s3.get(&address.bucket, key, &mut out).await?;
+    let objects: Vec<(&BucketName, ObjectKey)> = addresses
+        .iter()
+        .map(|address| Ok((&address.bucket, address.key().map_err(usage)?)))
+        .collect::<Result<_, CliError>>()?;
+    print(s3, &objects).await
+}
+
+/// Prints objects one after another, as they are.
+async fn print(s3: &S3Client, objects: &[(&BucketName, ObjectKey)]) -> Result<(), CliError> {
+    let mut out = StandardOutput::open();
+    let mut printed = Ok(());
+    for (bucket, key) in objects {
+        printed = s3.get(bucket, key, &mut out).await.map(drop);
+        if printed.is_err() {
+            break;
+        }
     }
-    Ok(())
+    // What was printed before a failure is a line of its own, too.
+    let ended = out.end_line().await;
+    printed?;
+    ended.map_err(CliError::Output)
 }
 
 /// Removes a bucket; with `force` its objects first, so that it is empty unless somebody writes meanwhile.

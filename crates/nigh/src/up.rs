@@ -1,12 +1,11 @@
 //! `nigh up`, `nigh node` and `nigh controller`: run a node in the foreground until a signal or `nigh down`.
 
-use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
-use nigh_node::config::{Flag, LogFormat};
+use nigh_node::config::Flag;
 use nigh_node::endpoints::Endpoints;
 use nigh_node::node::{Node, NodeError};
 use nigh_node::own_certificate;
@@ -26,11 +25,12 @@ use crate::status::state_flag;
 
 /// The exit code of a command that a signal ended at once.
 const INTERRUPTED: u8 = 130;
-/// The most lines that tell of a start, and their most columns.
-const LINES_MAX: usize = 9;
+/// The most columns of the lines that tell of a start.
 const WIDTH_MAX: usize = 100;
 /// Columns of the reason why there is no Python: what comes behind it has room in the line.
 const PYTHON_WHY_MAX: usize = 48;
+/// What follows the parts that are off.
+const DOCTOR: &str = "; `nigh doctor` says what mends it";
 
 /// Options of `nigh up`.
 #[derive(Args)]
@@ -167,8 +167,8 @@ pub(crate) async fn run(args: UpArgs, needs: Needs, globals: &Globals) -> Result
         let why = "no cluster is set: give cluster.servers and cluster.certificates (docs/howto/cluster.md), or run `nigh up`";
         return Err(CliError::Usage(why.to_owned()));
     }
-    let log = configuration.settings.log.clone();
-    let level = log::to_stderr(&log)?;
+    let log_settings = configuration.settings.log.clone();
+    let (level, lines_of_start) = log::to_stderr(&log_settings)?;
     // Handled from here on: a signal during the start must not be lost, or leave half a node.
     let mut signals = EndSignals::handle().map_err(CliError::local("handling signals"))?;
     let state = configuration.settings.state.clone();
@@ -179,18 +179,18 @@ pub(crate) async fn run(args: UpArgs, needs: Needs, globals: &Globals) -> Result
         () = ended(&mut signals) => return Ok(ExitCode::from(INTERRUPTED)),
     };
     node.reload_also(Arc::new(level));
-    // A terminal has the announcement.
-    let is_for_programs = log.format == LogFormat::Json || !std::io::stderr().is_terminal();
-    if is_for_programs {
+    announce(&node, &state, globals)?;
+    drop(lines_of_start);
+    let is_for_people = log::is_for_people(&log_settings);
+    if !is_for_people {
         let Endpoints { s3, lambda, .. } = node.endpoints();
         let (version, state) = (env!("CARGO_PKG_VERSION"), state.display());
         tracing::info!(version, %s3, %lambda, %state, settings = %file, "started");
     }
-    announce(&node, &state, globals)?;
 
     serve(&node, &mut signals).await;
     // The log tells of it, too; a line that is no JSON has no place in a log of JSON.
-    if !is_for_programs && !globals.json {
+    if is_for_people && !globals.json {
         output::remark("nigh: draining; a second Ctrl-C ends at once");
     }
     tokio::select! {
@@ -281,8 +281,8 @@ fn from_home(path: &Path, home: Option<&Path>) -> String {
     }
 }
 
-/// The lines: at most `LINES_MAX`, of at most `WIDTH_MAX` columns. `flag` names the state folder where it is not the
-/// usual one.
+/// The lines: at most nine, of at most `WIDTH_MAX` columns unless a long path takes more. No path and no command is cut.
+/// `flag` names the state folder where it is not the usual one.
 fn announcement(endpoints: &Endpoints, levels: &[Level], state: &str, flag: &str) -> Vec<String> {
     let level = |name: &str| levels.iter().find(|level| level.name == name);
     // What aws takes as --ca-bundle, and curl as --cacert.
@@ -294,29 +294,41 @@ fn announcement(endpoints: &Endpoints, levels: &[Level], state: &str, flag: &str
         format!("  lambda    {} (OpenWhisk and workflows, too)", endpoints.lambda),
     ];
     match level("python") {
-        Some(Level { on: true, detail, .. }) => lines.push(format!("  python    {detail}")),
+        Some(Level { on: true, detail, .. }) => lines.push(cut(&format!("  python    {detail}"), 0)),
         Some(Level { detail, .. }) => {
             // What is wrong; the rest of the detail is what mends it. A Python may have been named, and not be there.
             let why = printable::shortened(detail.split("; ").next().unwrap_or_default(), PYTHON_WHY_MAX);
-            lines.push(format!("  python    off: {why}; `nigh doctor` says what mends it"));
+            lines.push(format!("  python    off: {why}{DOCTOR}"));
         }
         None => {}
     }
     if let Some(Level { detail, .. }) = level("isolation") {
         // The engine and the kind of isolation; `nigh status -v` has the rest.
         let kind = detail.split("; ").next().unwrap_or_default();
-        lines.push(format!("  isolation {}", kind.split(" (").next().unwrap_or_default()));
+        lines.push(cut(&format!("  isolation {}", kind.split(" (").next().unwrap_or_default()), 0));
     }
     let off: Vec<&str> =
         levels.iter().filter(|level| !level.on && level.name != "python").map(|level| level.name.as_str()).collect();
     if !off.is_empty() {
-        lines.push(format!("  off       {}; `nigh doctor` says what mends it", off.join(", ")));
+        lines.push(cut(&format!("  off       {}", off.join(", ")), DOCTOR.len()) + DOCTOR);
     }
-    lines.push(format!("Use it from another terminal: nigh deploy --help; nigh status{flag}; nigh page{flag}"));
-    lines.push(format!("aws, boto3 and SDKs find it after: eval \"$(nigh env{flag})\""));
+    lines.push(next_commands(flag));
+    lines.push(format!("For aws, boto3 and SDKs: eval \"$(nigh env{flag})\""));
     lines.push("Ready. Ctrl-C drains and ends.".to_owned());
-    let shortened = lines.iter().map(|line| printable::shortened(line, WIDTH_MAX).into_owned());
-    shortened.take(LINES_MAX).collect()
+    lines
+}
+
+/// `line`, so short that it leaves `room` columns behind it.
+fn cut(line: &str, room: usize) -> String {
+    printable::shortened(line, WIDTH_MAX - room).into_owned()
+}
+
+/// What to type next: as many commands as have room, but always that of the page.
+fn next_commands(flag: &str) -> String {
+    let commands = ["nigh deploy --help".to_owned(), format!("nigh status{flag}"), format!("nigh page{flag}")];
+    let from = |first: usize| format!("Use it from another terminal: {}", commands[first..].join("; "));
+    let has_room = |line: &String| line.chars().count() <= WIDTH_MAX;
+    (0..commands.len()).map(from).find(has_room).unwrap_or_else(|| from(commands.len() - 1))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use nigh_node::client::S3Client;
 use nigh_terms::{BucketName, ByteSize, ObjectKey};
 use serde_json::json;
 
-use super::{for_each, key_of, shown, usage};
+use super::{for_each, key_of, print, shown, usage};
 use crate::error::CliError;
 use crate::object_address::{ObjectAddress, Place, local_name};
 use crate::output;
@@ -68,9 +68,7 @@ impl Copier<'_> {
 
     async fn download(&self, bucket: &BucketName, key: &ObjectKey, to: &Path) -> Result<(), CliError> {
         if to == Path::new("-") {
-            let mut out = tokio::io::stdout();
-            self.s3.get(bucket, key, &mut out).await?;
-            return Ok(());
+            return print(self.s3, &[(bucket, key.clone())]).await;
         }
         // Written beside the file and renamed: an interrupted copy leaves the old file.
         let mut name = to.as_os_str().to_owned();

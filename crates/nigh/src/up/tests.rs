@@ -38,6 +38,9 @@ fn a_size_on_the_command_line_may_have_lambdas_units_or_none() {
     assert!(flags.iter().any(|flag| flag.key == "cache.bytes" && flag.value == "512 MiB"));
 }
 
+/// The most lines that tell of a start.
+const LINES_MAX: usize = 9;
+
 #[test]
 fn a_start_is_told_in_at_most_nine_lines_of_at_most_a_hundred_columns() {
     let status = fresh();
@@ -68,9 +71,29 @@ fn a_start_is_told_in_at_most_nine_lines_of_at_most_a_hundred_columns() {
     let worst = announcement(&status.endpoints, &levels, &far, &format!(" --state {far}"));
     for lines in [whole, worst] {
         assert!(lines.len() <= LINES_MAX, "{lines:#?}");
-        assert!(lines.iter().all(|line| line.chars().count() <= WIDTH_MAX), "{lines:#?}");
+        // A path that is longer than a line is whole all the same.
+        assert!(lines.iter().all(|line| line.chars().count() <= WIDTH_MAX || line.contains(&far)), "{lines:#?}");
         assert!(lines.last().is_some_and(|line| line.starts_with("Ready.")), "{lines:#?}");
+        let doctors: Vec<&String> = lines.iter().filter(|line| line.contains("doctor")).collect();
+        assert!(!doctors.is_empty() && doctors.iter().all(|line| line.ends_with(DOCTOR)), "{lines:#?}");
     }
+}
+
+#[test]
+fn no_command_is_cut_where_the_path_of_the_state_is_long() {
+    let status = fresh();
+    let told = |state: &str| announcement(&status.endpoints, &status.levels, state, &format!(" --state {state}"));
+    let has = |lines: &[String], end: &str| lines.iter().any(|line| line.ends_with(end));
+    for state in ["s", "/tmp/nigh", "/home/somebody/projects/pictures/nigh-state", &"/srv/nigh".repeat(30)] {
+        let lines = told(state);
+        assert!(has(&lines, &format!(" nigh page --state {state}")), "{lines:#?}");
+        assert!(has(&lines, &format!(" eval \"$(nigh env --state {state})\"")), "{lines:#?}");
+        assert!(state.len() > 50 || lines.iter().all(|line| line.chars().count() <= WIDTH_MAX), "{lines:#?}");
+    }
+    let commands = |state: &str| next_commands(&format!(" --state {state}"));
+    assert!(commands("s").ends_with(": nigh deploy --help; nigh status --state s; nigh page --state s"));
+    assert!(commands("/tmp/n").ends_with(": nigh status --state /tmp/n; nigh page --state /tmp/n"));
+    assert!(commands("/var/tmp/nigh/one").ends_with(": nigh page --state /var/tmp/nigh/one"));
 }
 
 #[test]

@@ -84,7 +84,7 @@ fn a_function_goes_with_its_triggers_its_url_and_its_schedules() {
     node.restart();
     // Nothing is told of the object: there is no event, and no dead letter.
     put(&node, "nigh://inbox/in/a");
-    let events = node.json(["events", "list", "--all"]);
+    let events = node.json(["events", "list"]);
     assert_eq!((&events["pending"], &events["dead"]), (&json!(0), &json!(0)), "{events}");
     // The triggers of others stay.
     put(&node, "nigh://inbox/other/a");

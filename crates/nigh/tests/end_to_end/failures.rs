@@ -4,6 +4,7 @@ use std::fs::Permissions;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::process::Output;
 
 use serde_json::{Value, json};
 
@@ -237,13 +238,20 @@ fn an_event_that_waits_for_another_attempt_says_what_went_wrong() {
     let node = Node::start_with(&python, &["--set", "events.retry_wait=1 h"]);
     node.deploy("worker");
     node.ok(["invoke", "worker", r#"{"raise": "asked to"}"#, "--event"]);
-    let listed = || node.json(["events", "list", "--all"])["events"][0].clone();
+    let listed = || node.json(["events", "list"])["events"][0].clone();
     wait_for("the first attempt to fail", || listed()["last_error"].is_string());
     let event = listed();
     assert_eq!((&event["state"], &event["attempts"]), (&json!("waiting"), &json!(1)), "{event}");
     assert_eq!((&event["last_error"], &event["reason"]), (&json!("ValueError: asked to"), &Value::Null));
-    assert!(node.ok(["events", "list", "--all"]).contains("ValueError: asked to"));
-    let of = |function: &str| node.json(["events", "list", "--all", "--function", function])["events"].clone();
+    let printed = node.nigh(["events", "list"]);
+    assert!(String::from_utf8_lossy(&printed.stdout).contains("ValueError: asked to"), "{printed:?}");
+    let counts = |printed: &Output| String::from_utf8_lossy(&printed.stderr).into_owned();
+    assert_eq!(counts(&printed), "1 waiting or running, 0 dead letters\n");
+    // What is not listed is not counted.
+    let dead = node.nigh(["events", "list", "--dead"]);
+    assert!(!String::from_utf8_lossy(&dead.stdout).contains("worker"), "{dead:?}");
+    assert_eq!(counts(&dead), "0 dead letters\n");
+    let of = |function: &str| node.json(["events", "list", "--function", function])["events"].clone();
     assert_eq!((of("worker").as_array().unwrap().len(), of("other")), (1, json!([])));
     node.ok(["events", "drop", event["id"].as_str().unwrap()]);
 }

@@ -25,6 +25,8 @@ fn a_node_starts_on_a_terminal_in_colours_unless_they_are_not_wanted() {
     let start = |no_color: bool| {
         let folder = tempfile::tempdir().unwrap();
         let (state, printed) = (folder.path().join("state"), folder.path().join("printed"));
+        // The log tells of its removal while the node starts.
+        std::fs::create_dir_all(state.join("functions/code/default/gone/version")).unwrap();
         let mut up = on_terminal(
             &state,
             &python,
@@ -49,7 +51,8 @@ fn a_node_starts_on_a_terminal_in_colours_unless_they_are_not_wanted() {
     assert!(coloured.contains("eval \"$(nigh env)\""), "{coloured}");
     // The lines that stand there before the node is told to end.
     let told = coloured.split_inclusive("Ready.").next().unwrap();
-    assert!(told.contains("Ready.") && told.lines().count() <= 9, "{told}");
+    assert!(told.starts_with("Nigh ") && told.contains("Ready.") && told.lines().count() <= 9, "{told}");
+    assert!(!told.contains("INFO") && coloured.contains("removed code that no function has"), "{coloured}");
     assert!(told.lines().all(|line| line.trim_end().chars().count() <= 100), "{told}");
     assert!(!told.contains("format") && !told.contains("prewarming up to"), "{told}");
     let plain = start(true);
@@ -103,6 +106,24 @@ fn tables_fit_a_terminal_of_eighty_columns_and_a_pipe_has_them_whole() {
     let whole = node.ok(["activations"]);
     for part in ["a-function-whose-name-is-rather-long-for-a-table", "for a long reason, too", "GB-S", "T"] {
         assert!(whole.contains(part), "{part}: {whole}");
+    }
+}
+
+#[test]
+fn an_object_ends_its_last_line_on_a_terminal_and_is_exact_in_a_pipe() {
+    let Some(python) = python("an_object_ends_its_last_line_on_a_terminal_and_is_exact_in_a_pipe") else { return };
+    let node = Node::start(&python);
+    node.ok(["objects", "mb", "texts"]);
+    for (key, text) in [("open", "{}"), ("ended", "{}\n")] {
+        let (file, object) = (node.state.with_file_name(key), format!("nigh://texts/{key}"));
+        std::fs::write(&file, text).unwrap();
+        node.ok(["objects", "cp", file.to_str().unwrap(), &object]);
+        for arguments in [["objects", "cp", &object, "-"].as_slice(), &["objects", "cat", &object]] {
+            assert_eq!(node.ok(arguments), text, "{arguments:?}");
+            let shown = on_terminal(&node.state, &python, arguments).output().unwrap();
+            let words = String::from_utf8_lossy(&shown.stdout).into_owned();
+            assert!(words.ends_with("{}\r\n") && words.lines().count() == 1, "{arguments:?}: {words:?}");
+        }
     }
 }
 
