@@ -133,8 +133,12 @@ fn a_drain_ends_when_the_node_has_no_home_and_no_invocation_and_fails_none() {
     let Some(nodes) = Nodes::start("a_drain_ends_when_the_node_has_no_home_and_no_invocation_and_fails_none", 2) else {
         return;
     };
-    // More than one node has sandboxes for, so that both run some.
-    let runs: Vec<Child> = (0..8).map(|at| nodes.begin(at % 2, &["invoke", "again", &event(12.0)])).collect();
+    // More than one node has sandboxes for, so that both run some. The sandboxes are made first: on a busy machine the last would
+    // begin when the first has ended.
+    let begin =
+        |sleep| (0..8).map(|at| nodes.begin(at % 2, &["invoke", "again", &event(sleep)])).collect::<Vec<Child>>();
+    begin(3.0).into_iter().for_each(|mut run| assert!(run.wait().unwrap().success()));
+    let runs = begin(16.0);
     let busy = |node: &str| member(&nodes, 0, node)["invocations"].as_u64().unwrap_or(0);
     // One that waited for a sandbox of the other node alone could wait too long.
     wait_for("both to run them all", || busy("node-2") > 0 && busy("node-1") + busy("node-2") == 8);

@@ -120,7 +120,7 @@ fn a_failing_function_says_so_by_exit_code_record_and_log() {
     // What cannot be invoked is refused, which is another matter.
     let missing = node.nigh(["invoke", "missing"]);
     assert_eq!(missing.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&missing.stderr).contains("not found"), "{missing:?}");
+    assert!(String::from_utf8_lossy(&missing.stderr).contains("there is no function missing"), "{missing:?}");
 }
 
 #[test]

@@ -337,6 +337,9 @@ def signals_to_other_processes(t):
             sent.append(pid)
         except OSError:
             continue
+    # Those that are killed need a moment to end, and must not be taken for living.
+    if sent:
+        time.sleep(0.5)
     raise Refused(f"{len(sent)} signals went out")
 
 
