@@ -100,6 +100,8 @@ part "python tests" scripts/test-python.sh
 part "the page in a browser" scripts/test-page.sh
 
 printf '%s\n' "${times[@]}"
+echo "the longest test programs:"
+sed -nE 's/^     Running (.*) \(([0-9]+) s\)$/\2 s\t\1/p' "$log" | sort -rn | head -8
 # The first lines that each failed test printed, once more and last, so that nobody has to look for them above.
 awk '
     NR == FNR { if (/^test .* \.\.\. FAILED$/) failed[$2]; next }
