@@ -17,13 +17,14 @@ pub(super) fn broken(setting: Setting, verdict: &Verdict) -> Vec<(&'static str, 
     // sends no event of that, and the next look at the store shows no trace.
     let stale_nigh = match (mode, guard) {
         (Mode::Ephemeral, _) => 0,
-        (Mode::Lazy, Guard::Events) => verdict.stale_nigh_reads - verdict.past_nothing,
-        // Nor does it of what others put and removed between two looks.
-        (Mode::Lazy, Guard::Freshness) => verdict.stale_nigh_reads - verdict.past_nothing - verdict.past_deletions,
+        // Nor does it of what others put and removed between two looks, or while a push or the put's event was on its way.
+        (Mode::Lazy, Guard::Events | Guard::Freshness) => {
+            verdict.stale_nigh_reads - verdict.past_nothing - verdict.past_deletions
+        }
         (Mode::Through | Mode::Shadow | Mode::Lazy, _) => verdict.stale_nigh_reads,
     };
     let undone = match (mode, guard) {
-        (Mode::Lazy, Guard::Events) => verdict.undone_deletions - verdict.undone_of_nothing,
+        (Mode::Lazy, Guard::Events) => verdict.undone_deletions - verdict.undone_of_nothing - verdict.undone_of_a_put,
         (Mode::Lazy, Guard::Freshness) | (Mode::Ephemeral, _) => 0,
         (Mode::Through | Mode::Shadow | Mode::Lazy, _) => verdict.undone_deletions,
     };
@@ -65,8 +66,15 @@ mod tests {
         assert_eq!(broken_in(Mode::Lazy, Guard::Freshness, &of_nothing), 0);
         assert_eq!(broken_in(Mode::Lazy, Guard::Middleware, &of_nothing), 2, "the middleware tells before each write");
         assert_eq!(broken_in(Mode::Through, Guard::Events, &of_nothing), 3);
-        let of_a_put = Verdict { stale_nigh_reads: 2, past_deletions: 2, undone_deletions: 1, ..Verdict::default() };
-        assert_eq!(broken_in(Mode::Lazy, Guard::Events, &of_a_put), 2);
+        let of_a_put = Verdict {
+            stale_nigh_reads: 2,
+            past_deletions: 2,
+            undone_deletions: 1,
+            undone_of_a_put: 1,
+            ..Verdict::default()
+        };
+        assert_eq!(broken_in(Mode::Lazy, Guard::Events, &of_a_put), 0);
+        assert_eq!(broken_in(Mode::Lazy, Guard::Middleware, &of_a_put), 2);
         assert_eq!(broken_in(Mode::Lazy, Guard::Freshness, &of_a_put), 0);
         let old = Verdict { stale_nigh_reads: 1, ..Verdict::default() };
         let lost = Verdict { lost_outside_writes: 1, lost_nigh_writes: 1, ..Verdict::default() };

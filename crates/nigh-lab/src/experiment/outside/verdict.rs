@@ -63,6 +63,8 @@ pub(super) struct Verdict {
     pub(super) undone_deletions: u64,
     /// Of these, outside deletions that may have found nothing at the store.
     pub(super) undone_of_nothing: u64,
+    /// Of the undone deletions, outside ones of an object that others had put since the write that is there again.
+    pub(super) undone_of_a_put: u64,
     /// Of the stale reads through Nigh, those that saw a write of Nigh's though an outsider had deleted the object since,
     /// and may have found nothing there.
     pub(super) past_nothing: u64,
@@ -129,7 +131,9 @@ pub(super) fn check(writes: &[Write], reads: &[OutsideRead], kept_apart: &HashSe
             OutsideFinding::Write(id) => by_id.get(&id).filter(|write| write.by_nigh),
             OutsideFinding::Absent | OutsideFinding::Mixed => None,
         };
-        if let Some(seen) = seen.filter(|_| read.by_nigh && missed.iter().all(|write| !write.by_nigh)) {
+        let seen = seen.filter(|_| missed.iter().all(|write| !write.by_nigh));
+        // Others may have put the object since, and have removed it before this node looked.
+        let of_a_put = seen.is_some_and(|seen| {
             // It may have taken effect before the read and after all that was missed, also if it was not acknowledged yet.
             let may_be_last = |write: &Write| {
                 write.deletes
@@ -138,11 +142,11 @@ pub(super) fn check(writes: &[Write], reads: &[OutsideRead], kept_apart: &HashSe
                     && !missed.iter().any(|other| other.begin > write.latest())
             };
             let put_since = |write: &Write| !write.by_nigh && !write.deletes && write.latest() >= seen.begin;
-            if of_nothing {
-                verdict.past_nothing += 1;
-            } else if of_key.iter().any(|write| may_be_last(write)) && of_key.iter().any(|write| put_since(write)) {
-                verdict.past_deletions += 1;
-            }
+            of_key.iter().any(|write| may_be_last(write)) && of_key.iter().any(|write| put_since(write))
+        });
+        if read.by_nigh && seen.is_some() {
+            verdict.past_nothing += u64::from(of_nothing);
+            verdict.past_deletions += u64::from(of_a_put && !of_nothing);
         }
         verdict.lag_ns = verdict.lag_ns.max(read.begin - first.latest());
         let (count, side) = match read.by_nigh {
@@ -166,6 +170,7 @@ pub(super) fn check(writes: &[Write], reads: &[OutsideRead], kept_apart: &HashSe
                     (false, false) => &mut verdict.lost_outside_writes,
                 } += 1;
                 verdict.undone_of_nothing += u64::from(of_nothing);
+                verdict.undone_of_a_put += u64::from(write.deletes && of_a_put && !of_nothing);
                 let what = || format!("the store ends with {:?}, without {write:?}", read.seen);
                 verdict.lost_first.get_or_insert_with(what);
             }
@@ -233,6 +238,7 @@ mod tests {
             let ended = judge(writes, &last);
             let seen = judge(writes, &[read(true, 50, OutsideFinding::Write(1))]);
             assert_eq!((seen.stale_nigh_reads, ended.undone_deletions), (1, 1));
+            assert_eq!(seen.past_deletions, ended.undone_of_a_put);
             (seen.past_nothing, seen.past_deletions, ended.undone_of_nothing)
         };
         assert_eq!(counts(&[nighs.clone(), deletion(None)]), (1, 0, 1));

@@ -68,6 +68,11 @@ async fn a_notice_of_a_removal_lets_a_write_give_way_though_the_store_shows_noth
     l.put("a", b"next").await;
     l.memory.flush(&l.who, &l.bucket, &key("a")).await.unwrap();
     assert_eq!((l.stored("a"), l.memory.dirty().conflicts), (Some(b"next".to_vec()), 1));
+    // The notice of a put may come when the object is removed already; that of the removal may come later.
+    let done = l.put("b", b"ours").await;
+    l.memory.noticed(&l.id("b"), &holding(b"theirs")).await.unwrap();
+    assert!(matches!(l.get("b").await, Err(ObjectError::NoSuchKey(_))));
+    assert_eq!((l.stored("b"), l.stored(&apart("b", &done))), (None, Some(b"ours".to_vec())));
     l.stop.cancel();
     persisting.await.unwrap();
 }

@@ -29,8 +29,8 @@ pub(super) struct Entry {
     pub(super) failures: u32,
     /// The damaged journal may have lost newer writes of the object; all of them are of epochs before this one.
     pub(super) may_lack: Option<Epoch>,
-    /// An outsider has removed the object since the write was acknowledged, and the store shows nothing of that: the write
-    /// gives way.
+    /// An outsider has put or removed the object since the write was acknowledged, and the store may show nothing of that:
+    /// the write gives way.
     pub(super) contested: bool,
 }
 

@@ -210,19 +210,17 @@ impl WriteBackQueue {
 
     /// The store reports that `object` was written, and `holds` what it has now: `Absent` if the object was removed. True
     /// if an outsider's change must be settled with an unpushed write, or with one that is only watched: it is none of
-    /// this node's own states. Of a removal where the write was to replace nothing, the store shows no trace; the write
-    /// is marked to give way.
+    /// this node's own states. Where the write was to replace nothing, it is marked to give way: of a removal the store
+    /// shows no trace, nor of a put whose object is removed before the store is looked at.
     pub fn noticed(&mut self, object: &ObjectId, holds: &Base) -> bool {
         let Some(entry) = self.entry(object).filter(|entry| entry.newest.is_pushed_at_last()) else { return false };
-        let is_removal = *holds == Base::Absent;
         let is_own = entry.newest.becomes.leaves() == *holds
             || (entry.pushing.is_some() && entry.leaves == *holds)
-            || (!is_removal && (entry.base == *holds || entry.attempts.contains(holds)));
+            || (*holds != Base::Absent && (entry.base == *holds || entry.attempts.contains(holds)));
         if is_own {
             return false;
         }
-        if is_removal
-            && entry.base == Base::Absent
+        if entry.base == Base::Absent
             && let Some(mut entry) = self.take(object)
         {
             entry.contested = true;

@@ -89,7 +89,7 @@ fn a_write_during_a_push_is_pushed_after_it_onto_what_it_left() {
 }
 
 #[test]
-fn a_notice_of_others_asks_for_a_push_and_a_removal_of_nothing_lets_the_write_give_way() {
+fn a_notice_of_others_asks_for_a_push_and_where_nothing_was_to_be_replaced_the_write_gives_way() {
     let (mut dirty, a) = (WriteBackQueue::new(LIMITS), object("a"));
     assert!(!dirty.noticed(&a, &holds(9)), "nothing waits");
     let below = PossibleBases { base: holds(7), attempts: vec![holds(8)] };
@@ -102,11 +102,13 @@ fn a_notice_of_others_asks_for_a_push_and_a_removal_of_nothing_lets_the_write_gi
     let first = push(&mut dirty, second(1));
     assert!(!first.contested, "the store shows that what it was to replace is gone");
     dirty.pushed(&a, version(1), holds(1), second(1));
-    let below = PossibleBases { base: Base::Absent, ..PossibleBases::default() };
-    let becomes = ObjectState::Put(meta(10, "2"));
-    dirty.write(&object("b"), version(2), WriteMode::Lazy, becomes, below, second(1));
-    assert!(dirty.noticed(&object("b"), &Base::Absent));
-    assert!(push(&mut dirty, second(2)).contested);
+    for (name, number, change) in [("b", 2, Base::Absent), ("c", 3, holds(9))] {
+        let below = PossibleBases { base: Base::Absent, ..PossibleBases::default() };
+        let becomes = ObjectState::Put(meta(10, &number.to_string()));
+        dirty.write(&object(name), version(number), WriteMode::Lazy, becomes, below, second(1));
+        assert!(dirty.noticed(&object(name), &change));
+        assert!(push(&mut dirty, second(2)).contested, "{name}");
+    }
 }
 
 #[test]
