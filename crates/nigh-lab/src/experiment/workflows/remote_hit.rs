@@ -4,7 +4,7 @@
 //! fetches it from its home; the invocation on the object of the pair before, which is cached here, comes before or after it in
 //! turns. A pair counts only if the node's own counts confirm a hit and a fetch.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use nigh_node::state_folder::StatePaths;
@@ -33,7 +33,7 @@ const PLAYED: [(&str, &str); 7] = [
 /// Pairs of a round: single functions are fast.
 const PAIRS: usize = 4;
 const WARM_UPS: usize = 3;
-/// A pair is begun again so often when the function ran on another node.
+/// How often a function is deployed anew because it ran on another node.
 const ATTEMPTS: usize = 5;
 
 /// One function: the handler's time with the input near and far, milliseconds, pair by pair.
@@ -67,13 +67,7 @@ pub(super) async fn play(
         let (function, body) = (SampleFunction::find(functions, name)?, read_input(inputs, input)?);
         let code = sides.work.path().join("code").join(super::REMOTE_HIT).join(name);
         function.measured(&code, None)?;
-        let deployed = format!("far-{}", name.replace('_', "-"));
-        let deployment = Deployment {
-            environment: cluster_side::environment(),
-            ..function.deployment(&deployed, &code, function.memory_mb)
-        };
-        cluster.lambda()?.deploy(&deployment).await?;
-        let mut one = RemoteHitFunction { cluster, function, deployed, body, keys: 0 };
+        let mut one = RemoteHitFunction { cluster, function, code, deployed: String::new(), body, keys: 0 };
         let pairs = one.pairs(rounds * PAIRS, stop).await?;
         cluster.lambda()?.remove(&one.deployed).await?;
         distances.push(Distance { function: name.to_owned(), bytes: one.body.len() as u64, pairs });
@@ -85,6 +79,8 @@ pub(super) async fn play(
 struct RemoteHitFunction<'c> {
     cluster: &'c ClusterSide,
     function: &'c SampleFunction,
+    code: PathBuf,
+    /// The name that it has on the cluster.
     deployed: String,
     body: Vec<u8>,
     /// How many keys have been tried.
@@ -93,14 +89,8 @@ struct RemoteHitFunction<'c> {
 
 impl RemoteHitFunction<'_> {
     async fn pairs(&mut self, count: usize, stop: &AtomicBool) -> Result<Vec<Pair>, LabError> {
-        let mut at = self.find().await?;
-        for _ in 0..WARM_UPS {
-            let key = self.far_from(at).await?;
-            self.invoke(&key).await?;
-        }
-        let mut near = self.far_from(at).await?;
-        self.invoke(&near).await?;
         let (mut pairs, mut attempts) = (Vec::new(), 0);
+        let (mut at, mut near) = self.start(attempts).await?;
         while pairs.len() < count {
             unless_stopped(stop, PARTS_KEPT)?;
             let far = self.far_from(at).await?;
@@ -121,8 +111,10 @@ impl RemoteHitFunction<'_> {
                     });
                 }
                 _ if attempts < ATTEMPTS => {
+                    // It has sandboxes on several nodes now, and runs where its input is.
                     attempts += 1;
-                    at = self.find().await?;
+                    self.cluster.lambda()?.remove(&self.deployed).await?;
+                    (at, near) = self.start(attempts).await?;
                 }
                 other => {
                     let reason = format!("{other:?} was served where a hit and a fetch were to be measured");
@@ -131,6 +123,26 @@ impl RemoteHitFunction<'_> {
             }
         }
         Ok(pairs)
+    }
+
+    /// Deploys it under a name of its own, so that it has no sandbox yet. Returns the node of the first, and an object that
+    /// this node caches.
+    async fn start(&mut self, attempt: usize) -> Result<(usize, String), LabError> {
+        let name = self.function.name.replace('_', "-");
+        self.deployed = format!("far-{name}-{attempt}");
+        let deployment = Deployment {
+            environment: cluster_side::environment(),
+            ..self.function.deployment(&self.deployed, &self.code, self.function.memory_mb)
+        };
+        self.cluster.lambda()?.deploy(&deployment).await?;
+        let at = self.find().await?;
+        for _ in 0..WARM_UPS {
+            let key = self.far_from(at).await?;
+            self.invoke(&key).await?;
+        }
+        let near = self.far_from(at).await?;
+        self.invoke(&near).await?;
+        Ok((at, near))
     }
 
     fn failure(&self, key: &str, reason: String) -> LabError {
