@@ -23,8 +23,10 @@ use crate::instrument::peer::installed::cache_folder;
 use crate::instrument::progress;
 use crate::instrument::report_text::tell;
 
-/// Storms of a part. A run that is cut off loses at most these.
+/// The fewest storms of a part. A run that is cut off loses one part on each core.
 const PART_SEEDS: u64 = 50;
+/// The most parts of a run, about: each writes the progress of all.
+const PARTS: u64 = 1000;
 /// Broken promises that the report tells in full.
 const DETAILS_MAX: usize = 20;
 
@@ -183,9 +185,10 @@ impl StormArgs {
         let kept: KeptProgress<StormParameters, PartOutcome> =
             KeptProgress::open(&path, StormParameters { from, seeds })?;
         let bar = progress::bar(seeds).with_message("storms");
-        let parts: Vec<u64> = (0..seeds.div_ceil(PART_SEEDS)).collect();
+        let part_seeds = PART_SEEDS.max(seeds / PARTS);
+        let parts: Vec<u64> = (0..seeds.div_ceil(part_seeds)).collect();
         let outcomes = in_parallel(&parts, |part| {
-            let (first, last) = (part * PART_SEEDS, seeds.min((part + 1) * PART_SEEDS));
+            let (first, last) = (part * part_seeds, seeds.min((part + 1) * part_seeds));
             let name = part.to_string();
             let outcome = match kept.done(&name) {
                 Some(done) => done,
