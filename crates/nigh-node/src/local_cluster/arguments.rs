@@ -5,17 +5,18 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use super::cluster::{LocalClusterSettings, NAME};
-use super::nats_servers::{Place, free_ports};
+use super::loopback_ports::LoopbackPorts;
+use super::nats_servers::Place;
 
 /// The number of shards, a small one: three servers on one disk reserve 256 MiB for each.
 const SHARDS: u16 = 8;
 /// The ports of nodes with an address of their own.
 const PORTS: [u16; 5] = [9400, 9401, 9410, 9402, 9403];
 /// The addresses of a node's doors, of its calls, of its health listener and of its admin API, the same after each restart.
-pub(super) fn doors(at: &Place) -> io::Result<[SocketAddr; 5]> {
+pub(super) fn doors(at: &Place, loopback: &mut LoopbackPorts) -> io::Result<[SocketAddr; 5]> {
     let ports = match at.network {
         Some(_) => PORTS.to_vec(),
-        None => free_ports(PORTS.len())?,
+        None => loopback.keep(PORTS.len())?,
     };
     Ok([0, 1, 2, 3, 4].map(|door| SocketAddr::new(at.address, ports[door])))
 }

@@ -13,6 +13,7 @@ use tokio::time::sleep;
 
 use super::arguments::{arguments, doors, settings_of};
 use super::folder_lock::FolderLock;
+use super::loopback_ports::LoopbackPorts;
 use super::nats_servers::{NatsServers, Place};
 use super::network::Network;
 use super::process::{Process, ProcessEvent};
@@ -140,6 +141,7 @@ pub struct LocalCluster {
     network: Option<Network>,
     /// Dropped last: nobody else uses the folder while a process of this cluster may run.
     _lock: FolderLock,
+    _ports: LoopbackPorts,
 }
 
 impl LocalCluster {
@@ -166,12 +168,14 @@ impl LocalCluster {
         };
         let places: Vec<Place> = (0..SERVERS).map(place).collect();
         let servers = NatsServers::start(nats_server, &folder.join("nats"), &places).map_err(io("the NATS servers"))?;
+        let mut ports = LoopbackPorts::default();
         let is_given = settings.set.iter().any(|one| one.starts_with("store."));
         let (store, shared) = match is_given {
             true => (None, StoreAccess::default()),
             false => {
                 let machine = SERVERS + usize::from(*nodes);
-                let (store, access) = start_store(settings, folder, machine, &place(machine), patience).await?;
+                let (store, access) =
+                    start_store(settings, folder, machine, &place(machine), &mut ports, patience).await?;
                 (Some(store), access)
             }
         };
@@ -188,7 +192,7 @@ impl LocalCluster {
             authority.issue(&identity, &[], CERTIFICATE_DAYS, true)?;
             let state = folder.join(&name);
             let at = place(machine);
-            let doors = doors(&at).map_err(io("ports of a node"))?;
+            let doors = doors(&at, &mut ports).map_err(io("ports of a node"))?;
             let mut arguments = arguments(settings, &name, &state, &certificates, doors, &servers.urls());
             if let (Some(port), Some(network)) = (settings.relays.get(number - 1), &network) {
                 let relay = SocketAddr::new(network.gateway(), *port);
@@ -203,7 +207,7 @@ impl LocalCluster {
             made.push(LocalNode { process, state, machine, calls: Some(doors[2]) });
         }
         let (folder, begun) = (folder.clone(), Instant::now());
-        let mut cluster = Self { nodes: made, store, servers, folder, begun, network, _lock: lock };
+        let mut cluster = Self { nodes: made, store, servers, folder, begun, network, _lock: lock, _ports: ports };
         // The first node makes the keys; the others find them in the registry.
         let (first, others) = cluster.nodes.split_at_mut(1.min(usize::from(*nodes)));
         for part in [first, others] {
@@ -306,11 +310,12 @@ async fn start_store(
     folder: &Path,
     machine: usize,
     at: &Place,
+    ports: &mut LoopbackPorts,
     patience: Duration,
 ) -> Result<(LocalNode, StoreAccess), LocalClusterError> {
     let io = LocalClusterError::io;
     let state = folder.join(STORE);
-    let [s3, lambda, _, health, admin] = doors(at).map_err(io("ports of the store"))?;
+    let [s3, lambda, _, health, admin] = doors(at, ports).map_err(io("ports of the store"))?;
     let mut set = vec![
         format!("node={STORE}"),
         format!("s3.listen={s3}"),

@@ -5,6 +5,7 @@
 mod arguments;
 mod cluster;
 mod folder_lock;
+mod loopback_ports;
 mod nats_servers;
 mod network;
 mod process;

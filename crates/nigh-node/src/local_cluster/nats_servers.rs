@@ -1,8 +1,7 @@
 //! A cluster of NATS servers on this machine.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
-use std::ops::Range;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,17 +9,13 @@ use std::time::Duration;
 use nigh_engine::nats::{ServerSettings, server_configuration};
 use nigh_terms::SecretKey;
 
+use super::loopback_ports::LoopbackPorts;
 use super::process::Process;
 
 /// The name of the program.
 const PROGRAM: &str = "nats-server";
 /// The folder of `make peers`, below the user's cache folder.
 const INSTALLED: &str = "nigh/peers";
-/// The ports that processes listen at: below those that Linux gives to outgoing connections (ip(7),
-/// `ip_local_port_range`).
-const PORTS: Range<u16> = 10_240..32_768;
-/// Attempts to find free ports.
-const PORT_ATTEMPTS_MAX: usize = 10_000;
 /// How long a server may take to end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -47,6 +42,7 @@ pub struct NatsServers {
     servers: Vec<Process>,
     listen: Vec<SocketAddr>,
     token: SecretKey,
+    _ports: LoopbackPorts,
 }
 
 /// The program nats-server, from `PATH` or from `make peers`; none if there is none.
@@ -64,26 +60,6 @@ pub fn find_nats_server() -> Option<PathBuf> {
     on_path.or_else(installed)
 }
 
-/// `count` free ports of this machine's loopback. None is one that Linux gives to outgoing connections, which could take the
-/// port of a node while the node restarts.
-pub(super) fn free_ports(count: usize) -> io::Result<Vec<u16>> {
-    let mut held: Vec<TcpListener> = Vec::new();
-    for _ in 0..PORT_ATTEMPTS_MAX {
-        if held.len() == count {
-            break;
-        }
-        match TcpListener::bind((Ipv4Addr::LOCALHOST, rand::random_range(PORTS))) {
-            Ok(listener) => held.push(listener),
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
-            Err(error) => return Err(error),
-        }
-    }
-    if held.len() < count {
-        return Err(io::Error::other(format!("no {count} free ports between {} and {}", PORTS.start, PORTS.end)));
-    }
-    held.iter().map(|listener| listener.local_addr().map(|address| address.port())).collect()
-}
-
 impl NatsServers {
     /// Starts one server for each place, with files in `folder`, which is created if absent. Servers may need a while
     /// before they answer.
@@ -93,7 +69,8 @@ impl NatsServers {
     pub fn start(program: &Path, folder: &Path, places: &[Place]) -> io::Result<Self> {
         std::fs::create_dir_all(folder)?;
         let count = places.len();
-        let ports = free_ports(2 * count)?;
+        let mut kept = LoopbackPorts::default();
+        let ports = kept.keep(2 * count)?;
         let at = |from: usize| {
             let ports = ports[from..].iter();
             places.iter().zip(ports).map(|(place, &port)| SocketAddr::new(place.address, port)).collect::<Vec<_>>()
@@ -122,7 +99,7 @@ impl NatsServers {
             servers.push(Process::new(&name, program, arguments, &log).within(place.network.clone()));
         }
         servers.iter_mut().try_for_each(Process::run)?;
-        Ok(Self { servers, listen, token })
+        Ok(Self { servers, listen, token, _ports: kept })
     }
 
     /// The servers' addresses for clients: `nats://address:port`.
