@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""Counts the mutants of the Python client and hook that the tests catch, and writes experiments/mutants/python.json.
+
+A mutant is the program with one small change (cosmic-ray makes them, all that it knows). It is caught if a test fails. The
+tests are the modules that exercise the files; each mutant runs in a copy of the sources, so the clone is never changed.
+
+What has been tried is kept in target/mutants: a run that was stopped goes on. A file that changed is tried anew; mutants
+that nothing caught are tried anew when the tests changed. A mutant in accepted-python.toml needs no test, for the reason
+that stands there. Fails if a mutant is missed and not accepted, if an accepted one was not missed, or below the target.
+"""
+
+import argparse
+import hashlib
+import json
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import tomllib
+import venv
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+
+import machine
+
+PROJECT = machine.PROJECT
+COSMIC_RAY = "8.7.0"
+TOOL = PROJECT / ".deps" / "cosmic-ray"
+PYTHON = PROJECT / ".deps" / "python" / "bin" / "python"
+SOURCES = Path("runtimes/python")
+KEPT = PROJECT / "target" / "mutants" / "python"
+ACCEPTED = Path(__file__).with_name("accepted-python.toml")
+RESULT = PROJECT / "experiments" / "mutants" / "python.json"
+FILES = ("wire.py", "connection.py", "errors.py", "segment.py", "hook_request.py", "hook_result.py")
+# The fast ones first: most mutants end there.
+TESTS = ("tests.test_wire tests.test_connection", "tests.test_hook")
+# The tests take a tenth of it.
+TIMEOUT_S = 60
+CAUGHT_SHARE_MIN = 0.9
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", help=f"only these files, by commas, and write no result ({', '.join(FILES)})")
+    only = parser.parse_args().only
+    files = only.split(",") if only else FILES
+    install()
+    of_machine = machine.read()
+    accepted = tomllib.loads(ACCEPTED.read_text(encoding="utf-8"))["mutant"]
+    rows = [row_of(name, tried(name), accepted) for name in files]
+    for row in rows:
+        print(f"{row['file']}: {row['caught']} of {row['viable']} caught ({row['caught_share']:.1%})")
+    faults = [f"{row['file']} is below {CAUGHT_SHARE_MIN:.0%}" for row in rows if row["caught_share"] < CAUGHT_SHARE_MIN]
+    faults += [f"not caught: {told(one)}" for row in rows for one in row["missed"] if "reason" not in one]
+    missed = {key(one) for row in rows for one in row["missed"]}
+    faults += [f"accepted, but caught: {told(one)}" for one in accepted if one["file"] in files and key(one) not in missed]
+    if not only:
+        RESULT.parent.mkdir(exist_ok=True)
+        tool, tests = f"cosmic-ray {COSMIC_RAY}", " ".join(TESTS).split()
+        result = {"machine": of_machine, "tool": tool, "tests": tests, "timeout_s": TIMEOUT_S, "rows": rows}
+        RESULT.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    print("\n".join(faults), file=sys.stderr, end="\n" if faults else "")
+    return 1 if faults else 0
+
+
+def install():
+    if not TOOL.exists():
+        venv.create(TOOL, with_pip=True)
+        subprocess.run([TOOL / "bin/python", "-m", "pip", "install", "--quiet", f"cosmic-ray=={COSMIC_RAY}"], check=True)
+
+
+def tried(name):
+    """All mutants of a file with their results, as cosmic-ray prints them."""
+    source = PROJECT / SOURCES / "nigh" / name
+    session = KEPT / f"{source.stem}-{digest([source])}.sqlite"
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / SOURCES
+        shutil.copytree(PROJECT / SOURCES, copy, ignore=shutil.ignore_patterns("__pycache__"))
+        (Path(folder) / "tests").mkdir()
+        shutil.copy(PROJECT / "tests" / "skipped.py", Path(folder) / "tests")
+        config = Path(folder) / "config.toml"
+        command = " && ".join(f"{PYTHON} -m unittest -f {modules}" for modules in TESTS)
+        config.write_text(
+            f'[cosmic-ray]\nmodule-path = "nigh/{name}"\ntimeout = {TIMEOUT_S}.0\nexcluded-modules = []\n'
+            f'test-command = "sh -c \'{command}\'"\ndistributor.name = "local"\n'
+        )
+
+        def cosmic_ray(*arguments):
+            done = subprocess.run([TOOL / "bin/cosmic-ray", *arguments], cwd=copy, stdout=subprocess.PIPE, check=True)
+            return done.stdout.decode()
+
+        if not session.exists():
+            KEPT.mkdir(parents=True, exist_ok=True)
+            cosmic_ray("init", config, session)
+        retry_missed(session)
+        # Else every mutant would count as caught.
+        subprocess.run(["sh", "-c", command], cwd=copy, check=True, stderr=subprocess.DEVNULL)
+        cosmic_ray("exec", config, session)
+        lines = cosmic_ray("dump", session).splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def retry_missed(session):
+    """Forgets which mutants no test caught, if tests changed since."""
+    now = digest(sorted((PROJECT / SOURCES).rglob("*.py")))
+    with closing(sqlite3.connect(session)) as database, database:
+        database.execute("CREATE TABLE IF NOT EXISTS missed_by (tests TEXT)")
+        if database.execute("SELECT tests FROM missed_by").fetchall() != [(now,)]:
+            database.execute("DELETE FROM work_results WHERE test_outcome = 'SURVIVED'")
+            database.execute("DELETE FROM missed_by")
+            database.execute("INSERT INTO missed_by VALUES (?)", (now,))
+
+
+def digest(paths):
+    return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()[:16]
+
+
+def row_of(name, results, accepted):
+    """The counts of a file. `caught` counts time-outs too."""
+    reasons = {key(one): one["reason"] for one in accepted}
+    outcomes = Counter(result["test_outcome"] for _, result in results)
+    unviable = outcomes["incompetent"]
+    viable, caught = len(results) - unviable, outcomes["killed"]
+    missed = []
+    for item, result in results:
+        if result["test_outcome"] != "survived":
+            continue
+        mutation = item["mutations"][0]
+        changed = [line for line in result["diff"].splitlines() if line[0] in "+-" and line[:3] not in ("+++", "---")]
+        was, becomes = (" ".join(line[1:].strip() for line in changed if line[0] == sign) for sign in "-+")
+        one = {"file": name, "in": mutation["definition_name"] or "", "was": was, "becomes": becomes}
+        missed.append({**one, "reason": reasons[key(one)]} if key(one) in reasons else one)
+    missed.sort(key=key)
+    timeout = sum(result["output"] == "timeout" for _, result in results)
+    counts = {"file": name, "mutants": len(results), "viable": viable, "caught": caught, "timeout": timeout}
+    return {**counts, "unviable": unviable, "caught_share": round(caught / viable, 4), "missed": missed}
+
+
+def key(one):
+    return one["file"], one["in"], one["was"], one["becomes"]
+
+
+def told(one):
+    return f"{one['file']} {one['in']}: {one['was']} -> {one['becomes']}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
