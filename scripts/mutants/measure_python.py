@@ -35,7 +35,7 @@ ACCEPTED = Path(__file__).with_name("accepted-python.toml")
 RESULT = PROJECT / "experiments" / "mutants" / "python.json"
 FILES = ("wire.py", "connection.py", "errors.py", "segment.py", "hook_request.py", "hook_result.py")
 # The fast ones first: most mutants end there.
-TESTS = ("tests.test_wire tests.test_connection", "tests.test_hook")
+TESTS = ("tests.test_wire tests.test_errors tests.test_connection", "tests.test_hook")
 # The tests take a tenth of it.
 TIMEOUT_S = 60
 CAUGHT_SHARE_MIN = 0.9

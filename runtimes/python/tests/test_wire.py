@@ -44,7 +44,8 @@ class Packets(unittest.TestCase):
         self.refused(whole + b"\0")
 
     def test_other_versions_and_kinds_are_refused_by_name(self):
-        self.assertIn("version 2", self.refused(packet(wire.ANSWER, 1, {}, version=2)))
+        for version in (0, 2, 255):
+            self.assertIn(f"version {version}", self.refused(packet(wire.ANSWER, 1, {}, version=version)))
         self.assertIn("kind 3", self.refused(packet(3, 1, {})))
 
     def test_lengths_that_claim_a_gibibyte_are_refused(self):
@@ -66,11 +67,22 @@ class Packets(unittest.TestCase):
                 wire.headers({"headers": value})
         self.assertEqual(wire.headers({}), {})
 
-    def test_a_request_too_large_for_a_packet_is_the_callers_mistake(self):
+    def test_the_numbers_of_the_protocol_are_the_documented_ones(self):
+        operations = (wire.HELLO, wire.GET, wire.HEAD, wire.PUT, wire.CREATE, wire.COMMIT, wire.RELEASE, wire.ABANDON)
+        self.assertEqual(operations, (1, 2, 3, 4, 5, 6, 7, 8))
+        self.assertEqual((wire.GREETING, wire.ANSWER, wire.FATAL, wire.IN_PACKET), (0, 1, 2, 2))
+        self.assertEqual((wire.VERSION, wire.PACKET_BYTES_MAX), (1, 262_144))
+
+    def test_a_request_that_just_fits_a_packet_is_sent_and_a_larger_one_is_the_callers_mistake(self):
+        largest_body = bytes(65_535)
+        self.assertTrue(wire.pack(wire.PUT, 1, {}, largest_body).endswith(largest_body))
         with self.assertRaises(ValueError):
-            wire.pack(wire.PUT, 1, {}, bytes(64 << 10))
+            wire.pack(wire.PUT, 1, {}, largest_body + b"x")
+        largest_key = "x" * (98_304 - len('{"key":""}'))
+        packed = wire.pack(wire.PUT, 1, {"key": largest_key})
+        self.assertEqual(json.loads(packed[16:]), {"key": largest_key})
         with self.assertRaises(ValueError):
-            wire.pack(wire.PUT, 1, {"key": "x" * wire.REQUEST_JSON_BYTES_MAX})
+            wire.pack(wire.PUT, 1, {"key": largest_key + "x"})
 
     def test_the_proof_is_the_documented_one(self):
         # HMAC-SHA256 with key "secret" of "nigh fast path 1\n" and 32 zeros, by openssl.
