@@ -1,38 +1,25 @@
-"""Connections and segments: threads, forks, servers that go away and servers that lie."""
+"""One connection: servers that go away, and servers that lie."""
 
+import array
 import fcntl
 import gc
-import mmap
 import os
+import signal
+import socket
+import struct
 import threading
 import time
 import unittest
+import warnings
+from unittest import mock
 
 import nigh
 from nigh import connection, wire
-from nigh.errors import NoServer, NotAdmitted, ProtocolError, TimedOut
-from tests.responder import HEADER, KEY, SECRET, Responder, packet, sealed
+from nigh.errors import NoServer, NotAdmitted, ProtocolError, Refused, TimedOut
+from tests.responder import HEADER, KEY, SECRET, packet, sealed
+from tests.with_responder import LARGE, WithResponder, descriptors
 
-LARGE = bytes(range(256)) * 1024
 ANSWER = {"status": 200, "headers": {}, "length": 5}
-
-
-def descriptors():
-    return len(os.listdir("/proc/self/fd"))
-
-
-class WithResponder(unittest.TestCase):
-    def serve(self, spoil=None):
-        responder = Responder(spoil)
-        self.addCleanup(responder.close)
-        responder.client = nigh.Client(responder.address, KEY, SECRET, timeout_s=5)
-        return responder
-
-    def until(self, happened):
-        ends = time.monotonic() + 5
-        while not happened():
-            self.assertLess(time.monotonic(), ends, "it did not happen")
-            time.sleep(0.005)
 
 
 class Hostile(WithResponder):
@@ -52,7 +39,11 @@ class Hostile(WithResponder):
             self.refuses(lambda *_, data=data: (data,))
 
     def test_an_answer_to_another_request_is_refused(self):
-        self.refuses(lambda _, request_id, __: (packet(wire.ANSWER, request_id + 1, ANSWER, b"12345"),))
+        for other in (-1, 1):
+            self.refuses(lambda _, id, __, other=other: (packet(wire.ANSWER, id + other, ANSWER, b"12345"),))
+
+    def test_a_greeting_in_place_of_an_answer_is_refused(self):
+        self.refuses(lambda _, id, __: (packet(wire.GREETING, id, {**ANSWER, "status": 200}, b"12345", wire.IN_PACKET),))
 
     def test_a_packet_longer_than_any_is_refused(self):
         self.refuses(
@@ -122,10 +113,46 @@ class Hostile(WithResponder):
         self.assertLess(time.monotonic() - begin, 3)
 
 
+class Answers(unittest.TestCase):
+    def answer(self, fields, flags=0):
+        text = wire.pack(wire.HELLO, 0, fields)[16:]
+        return connection.Answer(None, wire.Packet(wire.ANSWER, flags, 1, text, b""), -1)
+
+    def test_a_status_of_the_two_hundreds_is_a_success_and_any_other_an_error(self):
+        for status in (200, 206, 299):
+            answer = self.answer({"status": status})
+            self.assertIs(answer.check(), answer)
+        for status in (0, 199, 300, 303, 304, 305, 404, 500):
+            with self.assertRaises(Refused) as caught:
+                self.answer({"status": status, "code": "Code", "message": "why"}).check()
+            error = caught.exception
+            self.assertEqual((error.status, error.code, error.message), (status, "Code", "why"))
+
+    def test_an_answer_that_nothing_changed_has_a_code_though_the_server_gives_none(self):
+        with self.assertRaises(nigh.NotModified) as caught:
+            self.answer({"status": 304, "headers": {"etag": "e"}}).check()
+        error = caught.exception
+        self.assertEqual((error.code, error.message, error.headers), ("NotModified", "Not Modified", {"etag": "e"}))
+        for status in (303, 305, 500):
+            with self.assertRaises(Refused) as caught:
+                self.answer({"status": status}).check()
+            self.assertNotEqual(caught.exception.code, "NotModified")
+
+    def test_an_answer_without_a_status_is_refused_at_once(self):
+        with self.assertRaises(ProtocolError):
+            self.answer({"headers": {}})
+        with self.assertRaises(ProtocolError):
+            self.answer({"status": 200, "headers": []})
+
+    def test_an_answer_with_its_bytes_is_a_success_by_its_flag_alone(self):
+        for flags, is_in_packet in ((0, False), (1, False), (2, True), (3, True), (4, False)):
+            self.assertIs(self.answer({"status": 200}, flags).is_in_packet, is_in_packet)
+
+
 class Connections(WithResponder):
     def test_a_wrong_secret_is_not_admitted(self):
         responder = self.serve()
-        with self.assertRaises((NotAdmitted, ProtocolError)):
+        with self.assertRaises(NotAdmitted):
             nigh.Client(responder.address, KEY, "wrong").head("b", "k")
 
     def test_where_nobody_listens_it_fails_at_once_and_is_not_asked_again_for_a_moment(self):
@@ -134,6 +161,7 @@ class Connections(WithResponder):
             with self.assertRaises(NoServer) as caught:
                 client.head("b", "k")
         self.assertIn("a moment ago", str(caught.exception))
+        self.assertEqual(client._pool._count, 0)
 
     def test_without_its_environment_it_says_what_is_missing(self):
         with self.assertRaises(NoServer) as caught:
@@ -148,50 +176,8 @@ class Connections(WithResponder):
         responder.break_connections()
         responder.client.put("b", "k", LARGE)
         self.assertEqual(responder.client.get_bytes("b", "k"), LARGE)
-
-    def test_threads_share_few_connections_and_wait_for_them(self):
-        responder = self.serve()
-        responder.client.put("b", "large", LARGE)
-        responder.client.put("b", "small", b"small")
-        wrong = []
-
-        def work():
-            for _ in range(20):
-                if (
-                    responder.client.get_bytes("b", "large") != LARGE
-                    or bytes(responder.client.get("b", "small")) != b"small"
-                ):
-                    wrong.append(threading.current_thread().name)
-
-        threads = [threading.Thread(target=work) for _ in range(connection.CONNECTIONS_MAX + 8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        self.assertEqual(wrong, [])
         pool = responder.client._pool
-        self.assertLessEqual(pool._count, connection.CONNECTIONS_MAX)
-        self.assertEqual(len(pool._idle), pool._count)
-
-    def test_a_thread_that_finds_all_busy_is_served_when_one_is_given_back(self):
-        responder = self.serve()
-        pool = responder.client._pool
-        taken = [pool.take()[0] for _ in range(connection.CONNECTIONS_MAX)]
-        got = []
-        thread = threading.Thread(target=lambda: got.append(pool.take()[0]))
-        thread.start()
-        self.until(lambda: pool._waiting == 1)
-        pool.give(taken.pop())
-        thread.join()
-        # One that died makes room, too.
-        thread = threading.Thread(target=lambda: got.append(pool.take()[0]))
-        thread.start()
-        self.until(lambda: pool._waiting == 1)
-        dead = taken.pop()
-        dead.close()
-        pool.give(dead)
-        thread.join()
-        self.assertEqual(len(got), 2)
+        self.assertEqual((pool._count, len(pool._idle)), (1, 1))
 
     def test_descriptors_do_not_outlive_an_exec(self):
         responder = self.serve()
@@ -200,200 +186,125 @@ class Connections(WithResponder):
             held = [view._segment._descriptor, responder.client._pool._idle[0]._socket.fileno()]
             self.assertEqual([os.get_inheritable(one) for one in held], [False, False])
 
-    def in_a_child(self, work):
-        child = os.fork()
-        if child == 0:
-            code = 1
-            try:
-                work()
-                code = 0
-            finally:
-                os._exit(code)
-        self.assertEqual(os.waitpid(child, 0)[1], 0)
-
-    def test_a_child_opens_connections_of_its_own_and_harms_its_parent_s_none(self):
+    def test_every_wait_is_bounded_by_the_time_out(self):
         responder = self.serve()
-        client = responder.client
-        client.put("b", "k", LARGE)
-        view = client.get("b", "k")
-        view.memory[0]
-        before = responder.accepted
+        one = connection.Connection(responder.address, KEY, SECRET, 2.5)
+        self.addCleanup(one.close)
+        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+            bound = struct.unpack("ll", one._socket.getsockopt(socket.SOL_SOCKET, option, 16))
+            self.assertEqual(bound, (2, 500_000))
 
-        def child():
-            # What the parent had mapped stays good, and letting it go tells the server nothing.
-            assert view.tobytes() == LARGE
-            view.release()
-            assert client.get_bytes("b", "k") == LARGE
+    def test_an_abstract_address_is_one_that_begins_with_an_at_sign(self):
+        name = f"nigh-test-{os.getpid()}"
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.addCleanup(listener.close)
+        listener.bind("\0" + name)
+        listener.listen()
+        with self.assertRaises(TimedOut):
+            connection.Connection("@" + name, KEY, SECRET, 0.05)
 
-        self.in_a_child(child)
-        self.assertEqual(responder.accepted, before + 1)
-        self.assertEqual(responder.released(), [])
-        self.assertEqual(client.get_bytes("b", "k"), LARGE)
+    def test_request_ids_begin_again_after_the_last(self):
+        ids = []
+        responder = self.serve(lambda operation, id, _: ids.append(id))
+        responder.client.put("b", "k", b"small")
+        responder.client._pool._idle[0]._next_id = 0xFFFF_FFFE
+        for _ in range(3):
+            self.assertEqual(responder.client.get_bytes("b", "k"), b"small")
+        self.assertEqual(ids, [1, 0xFFFF_FFFF, 0, 1])
 
-    def test_a_child_that_forks_while_a_thread_waits_for_an_answer_does_not_wait_for_it(self):
-        released = threading.Event()
-        responder = self.serve(lambda operation, *_: operation == wire.HEAD and not released.wait(5))
-        client = responder.client
-        client.put("b", "k", b"1")
-        thread = threading.Thread(target=client.head, args=("b", "k"))
-        thread.start()
-        self.until(lambda: wire.HEAD in responder.operations())
-
-        def child():
-            assert client.get_bytes("b", "k") == b"1"
-
-        self.in_a_child(child)
-        released.set()
-        thread.join()
-
-
-class Segments(WithResponder):
-    def large(self):
-        responder = self.serve()
-        responder.client.put("b", "k", LARGE)
-        return responder, responder.client
-
-    def released(self, responder):
-        """What the server has heard of by the next read."""
-        with self.assertRaises(nigh.NotFound):
-            responder.client.head("b", "other")
-        return responder.released()
-
-    def test_what_is_copied_is_released_with_the_next_read_and_nothing_stays_open(self):
-        responder, client = self.large()
-        before = descriptors()
-        for round in range(3):
-            self.assertEqual(client.get_bytes("b", "k"), LARGE)
-            self.assertEqual(len(responder.released()), round)
-        self.assertEqual(self.released(responder), [2, 3, 4])
-        self.assertEqual(descriptors(), before)
-        self.assertNotIn(wire.RELEASE, responder.operations())
-
-    def test_a_view_is_released_when_the_last_memoryview_is_gone(self):
-        responder, client = self.large()
-        view = client.get("b", "k", range="bytes=5000-9999")
-        kept = view.memory[10:20]
-        view.release()
-        del view
-        gc.collect()
-        self.assertEqual(kept.tobytes(), LARGE[5010:5020])
-        self.assertEqual(self.released(responder), [])
-        del kept
-        self.assertEqual(self.released(responder), [2])
-
-    def test_what_nobody_looks_at_is_released_too(self):
-        responder, client = self.large()
-        client.get("b", "k")
-        self.assertEqual(self.released(responder), [2])
-
-    def test_many_that_are_released_do_not_wait_for_the_next_read(self):
-        responder, client = self.large()
-        views = [client.get("b", "k") for _ in range(5)]
-        del views
-        self.until(lambda: sorted(responder.released()) == [2, 3, 4, 5, 6])
-        self.assertEqual(responder.operations().count(wire.RELEASE), 5)
-
-    def test_a_view_cannot_be_written_to(self):
-        _, client = self.large()
-        view = client.get("b", "k")
-        self.assertTrue(view.memory.readonly)
-        with self.assertRaises(TypeError):
-            view.memory[0] = 1
-
-    def test_a_view_behaves_as_the_bytes_do(self):
-        _, client = self.large()
-        view = client.get("b", "k")
-        self.assertEqual((len(view), view[3], bytes(view[1:4]), bytes(view)), (len(LARGE), 3, b"\1\2\3", LARGE))
-        self.assertTrue(view == LARGE and view != b"" and list(view)[:3] == [0, 1, 2])
-
-    def test_without_descriptors_to_map_it_the_bytes_are_copied(self):
-        _, client = self.large()
-        view = client.get("b", "k")
-        original = mmap.mmap
-
-        def none(*_, **__):
-            raise OSError(24, "Too many open files")
-
-        mmap.mmap = none
-        try:
-            self.assertEqual(view._segment.read(1, 3), LARGE[1:3])
-        finally:
-            mmap.mmap = original
-
-    def test_hints_that_find_no_room_go_with_the_next_request(self):
-        responder, client = self.large()
-        view = client.get("b", "k")
-        used = client._pool._idle[0]
-        used._unsent.append(wire.pack(wire.RELEASE, 0, {"handle": 77}))
-        self.assertEqual(len(client.head("b", "k").headers) > 0, True)
-        self.until(lambda: (wire.RELEASE, {"handle": 77}) in responder.seen)
-        del view
-
-
-class Drafts(WithResponder):
-    def test_what_is_written_into_a_draft_is_the_object_once_it_is_committed(self):
-        responder = self.serve()
-        with responder.client.create("b", "k", len(LARGE)) as draft:
-            draft.memory[:] = LARGE
-            put = draft.commit(metadata={"Who": "me"}, content_type="x/y")
-        self.assertTrue(put.etag)
-        view = responder.client.get("b", "k")
-        self.assertEqual((bytes(view), view.metadata, view.content_type), (LARGE, {"who": "me"}, "x/y"))
-        with self.assertRaises(ValueError):
-            draft.memory[0] = 1
-
-    def test_a_draft_with_a_view_in_use_is_busy_and_can_be_committed_later(self):
+    def test_a_server_that_went_away_raises_no_signal(self):
+        signals = []
+        before = signal.signal(signal.SIGPIPE, lambda *_: signals.append("SIGPIPE"))
+        self.addCleanup(signal.signal, signal.SIGPIPE, before)
         responder = self.serve()
         draft = responder.client.create("b", "k", 100)
-        part = draft.memory[:10]
-        with self.assertRaises(nigh.Busy):
-            draft.commit()
-        part[:] = b"0123456789"
-        part.release()
-        draft.commit()
-        self.assertEqual(bytes(responder.client.get("b", "k"))[:10], b"0123456789")
+        responder.break_connections()
+        draft.abandon()
+        responder.client.put("b", "k", b"small")
+        self.assertEqual((responder.client.get_bytes("b", "k"), signals), (b"small", []))
 
-    def test_a_draft_that_is_left_or_forgotten_is_abandoned(self):
+    def test_a_connection_that_is_dropped_closes_its_socket(self):
         responder = self.serve()
-        with self.assertRaises(KeyError), responder.client.create("b", "k", 100):
-            raise KeyError
-        responder.client.create("b", "k", 100)
-        gc.collect()
-        self.until(lambda: responder.operations().count(wire.ABANDON) == 2)
-        pool = responder.client._pool
-        self.assertEqual(len(pool._idle), pool._count)
+        one = connection.Connection(responder.address, KEY, SECRET, 5)
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            del one
+            gc.collect()
+        self.assertEqual([str(one.message) for one in warned], [])
 
-    def test_a_source_that_ends_early_leaves_no_segment_behind(self):
+    def test_a_request_that_fails_closes_its_connection(self):
+        responder = self.serve(lambda *_: "hang up")
+        one = connection.Connection(responder.address, KEY, SECRET, 5)
+        self.assertTrue(one.open)
+        with self.assertRaises(NoServer):
+            one.request(wire.HEAD, {"bucket": "b", "key": "k"})
+        self.assertEqual((one.open, one._socket.fileno()), (False, -1))
+
+
+class Hints(WithResponder):
+    def fill(self, timeout_s):
+        """A connection whose server reads nothing, with one hint more than its socket takes, and how to go on."""
+        going = threading.Event()
+        self.addCleanup(going.set)
+        responder = self.serve(lambda *_: not going.wait(60) or "hang")
+        one = connection.Connection(responder.address, KEY, SECRET, timeout_s)
+        self.addCleanup(one.close)
+        sent = 0
+        while not one._unsent:
+            sent += 1
+            one.abandon(sent)
+        return responder, one, sent, going
+
+    def test_hints_that_find_no_room_go_with_the_next_request_and_beyond_a_bound_the_oldest_are_dropped(self):
+        begin = time.monotonic()
+        responder, one, sent, going = self.fill(timeout_s=40)
+        for handle in range(sent + 1, sent + 1025):
+            one.abandon(handle)
+        # Each would have waited as long as a request does.
+        self.assertLess(time.monotonic() - begin, 20)
+        self.assertEqual(len(one._unsent), 1024)
+        responder.spoil = None
+        going.set()
+        with self.assertRaises(nigh.NotFound):
+            one.request(wire.HEAD, {"bucket": "b", "key": "none"}).check()
+        heard = [fields["handle"] for operation, fields in responder.seen if operation == wire.ABANDON]
+        self.assertEqual(heard, [*range(1, sent), *range(sent + 1, sent + 1025)])
+
+    def test_a_request_that_finds_no_room_times_out(self):
+        _, one, _, _ = self.fill(timeout_s=0.1)
+        with self.assertRaises(TimedOut) as caught:
+            one.request(wire.HEAD, {"bucket": "b", "key": "k"})
+        self.assertIn("takes no requests", str(caught.exception))
+        self.assertFalse(one.open)
+
+    def test_a_closed_connection_and_another_process_hint_nothing(self):
         responder = self.serve()
+        one = connection.Connection(responder.address, KEY, SECRET, 5)
+        self.addCleanup(one.close)
+        own = one.pid
+        for one.pid in (0, 1 << 30):
+            one.abandon(1)
+        one.pid, one.open = own, False
+        one.abandon(2)
+        one.open = True
+        one.abandon(3)
+        self.until(lambda: responder.seen)
+        self.assertEqual(responder.seen, [(wire.ABANDON, {"handle": 3})])
 
-        class Short:
-            def tell(self):
-                return 0
-
-            def seek(self, offset, whence=0):
-                return 1 << 20
-
-            def read(self, amount):
-                return b""
-
-        with self.assertRaises(EOFError):
-            responder.client.put("b", "k", Short())
-        self.until(lambda: wire.ABANDON in responder.operations())
-
-
-class Readers(WithResponder):
-    def test_an_object_is_read_as_a_file(self):
+    def test_up_to_four_released_segments_wait_for_the_next_read(self):
         responder = self.serve()
-        responder.client.put("b", "k", LARGE)
-        with responder.client.open("b", "k") as file:
-            self.assertEqual((file.read(3), file.tell(), file.seek(-2, os.SEEK_END)), (LARGE[:3], 3, len(LARGE) - 2))
-            self.assertEqual((file.read(), file.read(1), file.seek(1 << 30)), (LARGE[-2:], b"", 1 << 30))
-            self.assertEqual(file.read(), b"")
-            buffer = bytearray(10)
-            file.seek(100)
-            self.assertEqual((file.readinto(buffer), bytes(buffer)), (10, LARGE[100:110]))
-        with self.assertRaises(ValueError):
-            file.read()
+        one = connection.Connection(responder.address, KEY, SECRET, 5)
+        self.addCleanup(one.close)
+        for handle in range(1, 5):
+            one.release(handle)
+        self.assertEqual(one.request(wire.CREATE, {"length": 1}).status, 200)
+        self.assertEqual(responder.released(), [])
+        one.request(wire.HEAD, {"bucket": "b", "key": "none"})
+        self.assertEqual(responder.released(), [1, 2, 3, 4])
+        for handle in range(5, 10):
+            one.release(handle)
+        self.until(lambda: len(responder.released()) == 9)
+        self.assertEqual(responder.operations().count(wire.RELEASE), 5)
 
 
 if __name__ == "__main__":

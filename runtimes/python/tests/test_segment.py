@@ -1,0 +1,154 @@
+"""Segments: what is read, mapped, written and let go, and what the server is told of it."""
+
+import gc
+import mmap
+import os
+import unittest
+
+import nigh
+from nigh import wire
+from tests.with_responder import LARGE, WithResponder, descriptors
+
+
+class Segments(WithResponder):
+    def large(self):
+        responder = self.serve()
+        responder.client.put("b", "k", LARGE)
+        return responder, responder.client
+
+    def released(self, responder):
+        """What the server has heard of by the next read."""
+        with self.assertRaises(nigh.NotFound):
+            responder.client.head("b", "other")
+        return responder.released()
+
+    def test_what_is_copied_is_released_with_the_next_read_and_nothing_stays_open(self):
+        responder, client = self.large()
+        before = descriptors()
+        for round in range(3):
+            self.assertEqual(client.get_bytes("b", "k"), LARGE)
+            self.assertEqual(len(responder.released()), round)
+        self.assertEqual(self.released(responder), [2, 3, 4])
+        self.assertEqual(descriptors(), before)
+        self.assertNotIn(wire.RELEASE, responder.operations())
+
+    def test_a_view_is_released_when_the_last_memoryview_is_gone(self):
+        responder, client = self.large()
+        view = client.get("b", "k", range="bytes=5000-9999")
+        kept = view.memory[10:20]
+        view.release()
+        del view
+        gc.collect()
+        self.assertEqual(kept.tobytes(), LARGE[5010:5020])
+        self.assertEqual(self.released(responder), [])
+        del kept
+        self.assertEqual(self.released(responder), [2])
+
+    def test_what_nobody_looks_at_is_released_too(self):
+        responder, client = self.large()
+        client.get("b", "k")
+        self.assertEqual(self.released(responder), [2])
+
+    def test_many_that_are_released_do_not_wait_for_the_next_read(self):
+        responder, client = self.large()
+        views = [client.get("b", "k") for _ in range(5)]
+        del views
+        self.until(lambda: sorted(responder.released()) == [2, 3, 4, 5, 6])
+        self.assertEqual(responder.operations().count(wire.RELEASE), 5)
+
+    def test_a_view_cannot_be_written_to(self):
+        _, client = self.large()
+        view = client.get("b", "k")
+        self.assertTrue(view.memory.readonly)
+        with self.assertRaises(TypeError):
+            view.memory[0] = 1
+
+    def test_a_view_behaves_as_the_bytes_do(self):
+        _, client = self.large()
+        view = client.get("b", "k")
+        self.assertEqual((len(view), view[3], bytes(view[1:4]), bytes(view)), (len(LARGE), 3, b"\1\2\3", LARGE))
+        self.assertTrue(view == LARGE and view != b"" and list(view)[:3] == [0, 1, 2])
+
+    def test_without_descriptors_to_map_it_the_bytes_are_copied(self):
+        _, client = self.large()
+        view = client.get("b", "k")
+        original = mmap.mmap
+
+        def none(*_, **__):
+            raise OSError(24, "Too many open files")
+
+        mmap.mmap = none
+        try:
+            self.assertEqual(view._segment.read(1, 3), LARGE[1:3])
+        finally:
+            mmap.mmap = original
+
+
+class Drafts(WithResponder):
+    def test_what_is_written_into_a_draft_is_the_object_once_it_is_committed(self):
+        responder = self.serve()
+        with responder.client.create("b", "k", len(LARGE)) as draft:
+            draft.memory[:] = LARGE
+            put = draft.commit(metadata={"Who": "me"}, content_type="x/y")
+        self.assertTrue(put.etag)
+        view = responder.client.get("b", "k")
+        self.assertEqual((bytes(view), view.metadata, view.content_type), (LARGE, {"who": "me"}, "x/y"))
+        with self.assertRaises(ValueError):
+            draft.memory[0] = 1
+
+    def test_a_draft_with_a_view_in_use_is_busy_and_can_be_committed_later(self):
+        responder = self.serve()
+        draft = responder.client.create("b", "k", 100)
+        part = draft.memory[:10]
+        with self.assertRaises(nigh.Busy):
+            draft.commit()
+        part[:] = b"0123456789"
+        part.release()
+        draft.commit()
+        self.assertEqual(bytes(responder.client.get("b", "k"))[:10], b"0123456789")
+
+    def test_a_draft_that_is_left_or_forgotten_is_abandoned(self):
+        responder = self.serve()
+        with self.assertRaises(KeyError), responder.client.create("b", "k", 100):
+            raise KeyError
+        responder.client.create("b", "k", 100)
+        gc.collect()
+        self.until(lambda: responder.operations().count(wire.ABANDON) == 2)
+        pool = responder.client._pool
+        self.assertEqual(len(pool._idle), pool._count)
+
+    def test_a_source_that_ends_early_leaves_no_segment_behind(self):
+        responder = self.serve()
+
+        class Short:
+            def tell(self):
+                return 0
+
+            def seek(self, offset, whence=0):
+                return 1 << 20
+
+            def read(self, amount):
+                return b""
+
+        with self.assertRaises(EOFError):
+            responder.client.put("b", "k", Short())
+        self.until(lambda: wire.ABANDON in responder.operations())
+
+
+class Readers(WithResponder):
+    def test_an_object_is_read_as_a_file(self):
+        responder = self.serve()
+        responder.client.put("b", "k", LARGE)
+        with responder.client.open("b", "k") as file:
+            self.assertEqual((file.read(3), file.tell(), file.seek(-2, os.SEEK_END)), (LARGE[:3], 3, len(LARGE) - 2))
+            self.assertEqual((file.read(), file.read(1), file.seek(1 << 30)), (LARGE[-2:], b"", 1 << 30))
+            self.assertEqual(file.read(), b"")
+            buffer = bytearray(10)
+            file.seek(100)
+            self.assertEqual((file.readinto(buffer), bytes(buffer)), (10, LARGE[100:110]))
+        with self.assertRaises(ValueError):
+            file.read()
+
+
+if __name__ == "__main__":
+    unittest.main()
