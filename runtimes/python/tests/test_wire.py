@@ -37,6 +37,19 @@ class Packets(unittest.TestCase):
         with_range = wire.pack(wire.GET, 1, {**fields, "range": "bytes=0-1"}, released=[5])
         self.assertEqual(json.loads(with_range[16:]), {**fields, "range": "bytes=0-1", "released": [5]})
 
+    def test_two_fields_of_another_request_are_not_taken_for_a_plain_read(self):
+        for operation, fields in ((wire.HELLO, {"access_key": "K", "mac": "m"}), (wire.PUT, {"handle": 1, "key": "k"})):
+            self.assertEqual(json.loads(wire.pack(operation, 1, fields)[16:]), fields)
+
+    def test_a_plain_read_that_is_repeated_is_encoded_once(self):
+        for operation in (wire.GET, wire.HEAD):
+            fields = {"bucket": "b", "key": f"repeated {operation}"}
+            before = wire._named.cache_info()
+            for request_id in range(3):
+                wire.pack(operation, request_id, fields)
+            after = wire._named.cache_info()
+            self.assertEqual((after.misses - before.misses, after.hits - before.hits), (1, 2))
+
     def test_a_packet_cut_anywhere_is_refused(self):
         whole = packet(wire.ANSWER, 1, {"status": 200}, b"12345")
         for length in range(len(whole)):
@@ -47,6 +60,8 @@ class Packets(unittest.TestCase):
         for version in (0, 2, 255):
             self.assertIn(f"version {version}", self.refused(packet(wire.ANSWER, 1, {}, version=version)))
         self.assertIn("kind 3", self.refused(packet(3, 1, {})))
+        for kind in (wire.GREETING, wire.ANSWER, wire.FATAL):
+            self.assertEqual(wire.unpack(memoryview(packet(kind, 1, {}))).kind, kind)
 
     def test_lengths_that_claim_a_gibibyte_are_refused(self):
         self.refused(HEADER.pack(1, 1, 0, 1, 2, 1 << 30) + b"{}")
@@ -58,7 +73,17 @@ class Packets(unittest.TestCase):
             with self.assertRaises(ProtocolError):
                 wire.decode(reply.text)
 
+    def test_values_of_their_type_are_given_as_they_are(self):
+        for value in (0, 1, 1 << 40):
+            self.assertEqual(wire.number({"n": value}, "n"), value)
+        for value in ("", "text"):
+            self.assertEqual(wire.text({"t": value}, "t"), value)
+        self.assertEqual(wire.headers({"headers": {"etag": "e"}}), {"etag": "e"})
+
     def test_values_of_another_type_are_refused(self):
+        for value in (None, 1, [], b"text"):
+            with self.assertRaises(ProtocolError):
+                wire.text({"t": value}, "t")
         for value in (None, "1", 1.5, -1, True, []):
             with self.assertRaises(ProtocolError):
                 wire.number({"n": value}, "n")
