@@ -4,7 +4,6 @@ import array
 import fcntl
 import gc
 import os
-import signal
 import socket
 import struct
 import threading
@@ -49,6 +48,32 @@ class Hostile(WithResponder):
         self.refuses(
             lambda _, request_id, __: (packet(1, request_id, {**ANSWER, "x": "x" * (200 << 10)}, bytes(150 << 10)),)
         )
+
+    def test_a_packet_whose_end_does_not_fit_is_refused_though_its_beginning_is_a_whole_one(self):
+        def too_long(_, request_id, __):
+            empty = packet(wire.ANSWER, request_id, ANSWER, flags=wire.IN_PACKET)
+            body = bytes(wire.PACKET_BYTES_MAX - len(empty))
+            return (packet(wire.ANSWER, request_id, ANSWER, body, wire.IN_PACKET) + b"x",)
+
+        self.assertIn("longer", self.refuses(too_long))
+
+    def test_an_answer_of_whose_descriptors_some_did_not_arrive_is_refused(self):
+        answer = {**ANSWER, "handle": 1, "offset": 0}
+        # Room for one, as if the process could open no more.
+        with mock.patch.object(connection, "_ANCILLARY_BYTES", socket.CMSG_LEN(4)):
+            why = self.refuses(lambda _, id, __: (packet(1, id, answer), sealed(b"12345"), sealed(b"12345")))
+        self.assertIn("more descriptors", why)
+
+    def test_only_whole_descriptors_are_read_from_what_came_beside_a_packet(self):
+        integers = array.array("i", [5, 6]).tobytes()
+        beside = [
+            (socket.SOL_SOCKET, socket.SCM_RIGHTS, integers + b"123"),
+            (socket.SOL_SOCKET, socket.SCM_RIGHTS + 1, integers),
+            (socket.SOL_SOCKET, socket.SCM_RIGHTS - 1, integers),
+            (socket.SOL_SOCKET + 1, socket.SCM_RIGHTS, integers),
+            (socket.SOL_SOCKET - 1, socket.SCM_RIGHTS, integers),
+        ]
+        self.assertEqual(connection._descriptors(beside), [5, 6])
 
     def test_a_success_with_neither_a_segment_nor_the_bytes_is_refused(self):
         responder = self.serve(lambda _, request_id, __: (packet(wire.ANSWER, request_id, ANSWER, b"1234"),))
@@ -144,6 +169,16 @@ class Answers(unittest.TestCase):
         with self.assertRaises(ProtocolError):
             self.answer({"status": 200, "headers": []})
 
+    def test_a_descriptor_that_nobody_took_is_closed_once(self):
+        kept, ours = os.pipe()
+        self.addCleanup(os.close, kept)
+        text = wire.pack(wire.HELLO, 0, {"status": 200})[16:]
+        answer = connection.Answer(None, wire.Packet(wire.ANSWER, 0, 1, text, b""), ours)
+        with mock.patch.object(connection.os, "close", side_effect=os.close) as closed:
+            answer.close()
+            answer.close()
+        closed.assert_called_once_with(ours)
+
     def test_an_answer_with_its_bytes_is_a_success_by_its_flag_alone(self):
         for flags, is_in_packet in ((0, False), (1, False), (2, True), (3, True), (4, False)):
             self.assertIs(self.answer({"status": 200}, flags).is_in_packet, is_in_packet)
@@ -211,17 +246,6 @@ class Connections(WithResponder):
         for _ in range(3):
             self.assertEqual(responder.client.get_bytes("b", "k"), b"small")
         self.assertEqual(ids, [1, 0xFFFF_FFFF, 0, 1])
-
-    def test_a_server_that_went_away_raises_no_signal(self):
-        signals = []
-        before = signal.signal(signal.SIGPIPE, lambda *_: signals.append("SIGPIPE"))
-        self.addCleanup(signal.signal, signal.SIGPIPE, before)
-        responder = self.serve()
-        draft = responder.client.create("b", "k", 100)
-        responder.break_connections()
-        draft.abandon()
-        responder.client.put("b", "k", b"small")
-        self.assertEqual((responder.client.get_bytes("b", "k"), signals), (b"small", []))
 
     def test_a_connection_that_is_dropped_closes_its_socket(self):
         responder = self.serve()

@@ -5,6 +5,7 @@ import socket
 import tempfile
 import threading
 import unittest
+from unittest import mock
 
 from nigh import connection, wire
 from nigh.errors import NotAdmitted, ProtocolError
@@ -25,10 +26,13 @@ class Handshake(unittest.TestCase):
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         listener.bind(address)
         listener.listen()
+        # A client that does not come or does not go is a failure and no endless wait.
+        listener.settimeout(5)
         requests = []
 
         def serve():
             with listener, listener.accept()[0] as accepted:
+                accepted.settimeout(5)
                 for data, *beside in replies:
                     Responder.send(accepted, data, *(make() for make in beside))
                     requests.append(accepted.recv(wire.PACKET_BYTES_MAX))
@@ -69,6 +73,11 @@ class Handshake(unittest.TestCase):
 
         for replies in (((*GREETING, one),), (GREETING, (*ADMITTED, one))):
             self.assertIn("belongs to no answer", self.refused(ProtocolError, *replies))
+
+    def test_descriptor_0_beside_a_greeting_is_closed_as_any_other(self):
+        with mock.patch.object(connection.os, "close") as closed, self.assertRaises(ProtocolError):
+            connection.Connection._keep_none(0)
+        closed.assert_called_once_with(0)
 
     def test_an_answer_with_an_error_and_any_other_kind_are_no_admission(self):
         no = {"code": "InvalidAccessKeyId", "message": "no such key"}

@@ -193,6 +193,18 @@ class Forks(WithResponder):
         released.set()
         thread.join()
 
+    def test_a_child_keeps_none_of_its_parent_s_sockets_open(self):
+        client = self.serve().client
+        client.put("b", "k", b"small")
+        pool = client._pool
+        one = pool._idle[0]
+
+        def child():
+            assert (one.open, one._socket.fileno(), pool._idle, pool._count) == (False, -1, [], 0)
+
+        self.in_a_child(child)
+        self.assertEqual((one.open, pool._idle), (True, [one]))
+
     def test_a_fork_that_python_did_not_see_is_noticed_by_the_next_request(self):
         for pid in (0, 1 << 30):
             pool = connection.Pool(self.serve().address, KEY, SECRET)
