@@ -1,4 +1,7 @@
-"""The machine of a stored result, in the fields that `nigh experiment` writes (crates/nigh-lab/src/instrument/machine.rs)."""
+"""The machine of a stored result, in the fields that `nigh experiment` writes.
+
+Their source is crates/nigh-lab/src/instrument/machine.rs.
+"""
 
 import datetime
 import os
@@ -39,5 +42,5 @@ def field(path, name):
 
 def git(*arguments):
     """What git answers; None if it fails."""
-    done = subprocess.run(["git", "-C", PROJECT, *arguments], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    done = subprocess.run(["git", "-C", PROJECT, *arguments], capture_output=True, text=True)
     return done.stdout.strip() if done.returncode == 0 else None

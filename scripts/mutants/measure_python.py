@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Counts the mutants of the Python client and hook that the tests catch, and writes experiments/mutants/python.json.
 
-A mutant is the program with one small change (cosmic-ray makes them). It is caught if a test fails. The
-tests are the modules that exercise the files; each mutant runs in a copy of the sources, so the clone is never changed.
+A mutant is the program with one small change (cosmic-ray makes them). It is caught if a test fails. The tests are the
+modules that exercise the files; each mutant runs in a copy of the sources, so the clone is never changed.
 
 What has been tried is kept in target/mutants: a run that was stopped goes on. A file that changed is tried anew; mutants
 that no test caught are tried anew when the tests changed. A mutant in accepted-python.toml needs no test, for the reason
-that stands there. Fails if a mutant is missed and not accepted, if an accepted one was not missed, or below the target.
+that stands there. Fails if a mutant is missed and not accepted, if an accepted one was caught, or below the target.
 """
 
 import argparse
@@ -60,10 +60,13 @@ def main():
     rows = [row_of(name, tried(name), accepted) for name in files]
     for row in rows:
         print(f"{row['file']}: {row['caught']} of {row['viable']} caught ({row['caught_share']:.1%})")
-    faults = [f"{row['file']} is below {CAUGHT_SHARE_MIN:.0%}" for row in rows if row["caught_share"] < CAUGHT_SHARE_MIN]
-    faults += [f"not caught: {told(one)}" for row in rows for one in row["missed"] if "reason" not in one]
-    missed = {key(one) for row in rows for one in row["missed"]}
-    faults += [f"accepted, but caught: {told(one)}" for one in accepted if one["file"] in files and key(one) not in missed]
+    low = [row["file"] for row in rows if row["caught_share"] < CAUGHT_SHARE_MIN]
+    missed = [one for row in rows for one in row["missed"]]
+    keys = {key(one) for one in missed}
+    needless = [one for one in accepted if one["file"] in files and key(one) not in keys]
+    faults = [f"{name} is below {CAUGHT_SHARE_MIN:.0%}" for name in low]
+    faults += [f"not caught: {told(one)}" for one in missed if "reason" not in one]
+    faults += [f"accepted, but caught or not drawn: {told(one)}" for one in needless]
     if not only:
         RESULT.parent.mkdir(exist_ok=True)
         tool = f"cosmic-ray {COSMIC_RAY}"
@@ -76,7 +79,8 @@ def main():
 def install():
     if not TOOL.exists():
         venv.create(TOOL, with_pip=True)
-        subprocess.run([TOOL / "bin/python", "-m", "pip", "install", "--quiet", f"cosmic-ray=={COSMIC_RAY}"], check=True)
+        pip = [TOOL / "bin/python", "-m", "pip", "install", "--quiet"]
+        subprocess.run([*pip, f"cosmic-ray=={COSMIC_RAY}"], check=True)
 
 
 def tried(name):
@@ -156,8 +160,8 @@ def row_of(name, results, accepted):
         missed.append({**one, "reason": reasons[key(one)]} if key(one) in reasons else one)
     missed.sort(key=key)
     timeout = sum(result["output"] == "timeout" for _, result in results)
-    counts = {"file": name, "one_in": DRAWN.get(name, 1), "tried": len(results), "viable": viable, "caught": caught, "timeout": timeout}
-    return {**counts, "unviable": unviable, "caught_share": round(caught / viable, 4), "missed": missed}
+    row = {"file": name, "one_in": DRAWN.get(name, 1), "tried": len(results), "unviable": unviable, "viable": viable}
+    return {**row, "caught": caught, "timeout": timeout, "caught_share": round(caught / viable, 4), "missed": missed}
 
 
 def key(one):
