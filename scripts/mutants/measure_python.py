@@ -112,7 +112,9 @@ def tried(name):
             shutil.move(fresh, session)
         retry_missed(session)
         # Else every mutant would count as caught.
-        subprocess.run(command.split(), cwd=copy, check=True, stderr=subprocess.DEVNULL)
+        whole = subprocess.run(command.split(), cwd=copy, capture_output=True, text=True)
+        if whole.returncode != 0:
+            sys.exit(f"{whole.stderr}\nThe tests of {name} fail without a mutant.")
         cosmic_ray("exec", config, session)
         lines = cosmic_ray("dump", session).splitlines()
     return [json.loads(line) for line in lines]

@@ -18,8 +18,10 @@ ADMITTED = (packet(wire.ANSWER, 0, {}),)
 
 class Handshake(unittest.TestCase):
     def connect(self, *replies):
-        """Against a server that sends the first reply at once, and the next after each request. A reply is a packet, and
-        functions that make the descriptors beside it."""
+        """Against a server that sends the first reply at once, and the next after each request.
+
+        A reply is a packet, and functions that make the descriptors beside it.
+        """
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         address = os.path.join(folder.name, "fast.sock")
@@ -27,12 +29,12 @@ class Handshake(unittest.TestCase):
         listener.bind(address)
         listener.listen()
         # A client that does not come or does not go is a failure and no endless wait.
-        listener.settimeout(5)
+        listener.settimeout(20)
         requests = []
 
         def serve():
             with listener, listener.accept()[0] as accepted:
-                accepted.settimeout(5)
+                accepted.settimeout(20)
                 for data, *beside in replies:
                     Responder.send(accepted, data, *(make() for make in beside))
                     requests.append(accepted.recv(wire.PACKET_BYTES_MAX))
@@ -40,7 +42,7 @@ class Handshake(unittest.TestCase):
         thread = threading.Thread(target=serve)
         thread.start()
         try:
-            connection.Connection(address, KEY, SECRET, 5).close()
+            connection.Connection(address, KEY, SECRET, 20).close()
         finally:
             thread.join()
         return requests

@@ -18,11 +18,11 @@ class WithResponder(unittest.TestCase):
     def serve(self, spoil=None):
         responder = Responder(spoil)
         self.addCleanup(responder.close)
-        responder.client = nigh.Client(responder.address, KEY, SECRET, timeout_s=5)
+        responder.client = nigh.Client(responder.address, KEY, SECRET, timeout_s=20)
         return responder
 
     def until(self, happened):
-        ends = time.monotonic() + 5
+        ends = time.monotonic() + 20
         while not happened():
             self.assertLess(time.monotonic(), ends, "it did not happen")
             time.sleep(0.005)
