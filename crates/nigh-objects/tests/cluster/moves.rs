@@ -96,6 +96,38 @@ async fn who_asks_a_home_that_is_about_to_begin_waits_there_until_it_has_begun()
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_has_asked_itself_before_its_home_began_is_answered_by_that_home() {
+    let test = "a_node_that_has_asked_itself_before_its_home_began_is_answered_by_that_home";
+    let Some(mut world) = World::start(test, 2).await else { return };
+    let mut names = world.names_at(0);
+    let (read, written) = (names.next().unwrap(), names.next().unwrap());
+    drop(names);
+    for name in [&read, &written] {
+        world.nodes[&0].put(name, b"bytes").await.unwrap();
+    }
+    let shard = World::shard_of(&read);
+    world.name_home(shard, 1);
+    world.nodes[&1].set_goes(false);
+    let memory = world.nodes[&1].memory.clone();
+    let (reader, name_read) = (memory.clone(), key(&read));
+    let look = async move { reader.head(&who(), &bucket(), &name_read, GetRequest::default()).await };
+    let look = tokio::spawn(look);
+    let name_written = key(&written);
+    let put = tokio::spawn(async move { memory.put(&who(), &bucket(), &name_written, request(b"the second")).await });
+    let mut asked = BTreeMap::new();
+    while ["fetch", "write"].iter().any(|method| !asked.contains_key(method)) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        asked.extend(world.nodes[&1].calls());
+    }
+    world.give(shard, 1).await;
+    world.nodes[&1].set_goes(true);
+    assert_eq!(look.await.unwrap().unwrap().size, 5);
+    put.await.unwrap().unwrap();
+    assert_eq!(world.nodes[&0].get(&written).await.unwrap(), b"the second");
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn homes_that_move_as_planned_fail_no_write() {
     let Some(world) = World::start("homes_that_move_as_planned_fail_no_write", 3).await else { return };
     let going = Arc::new(AtomicBool::new(true));

@@ -82,7 +82,11 @@ pub(super) fn follow(
     let mut known: Option<Vec<bool>> = None;
     let mut targets: Vec<usize> = (0..fronts.len()).collect();
     while !stop.load(Ordering::Relaxed) {
-        let ready: Vec<bool> = nodes.iter().map(WatchedNode::is_ready).collect();
+        // Side by side, as balancers ask: a node that does not answer keeps nobody from hearing of another.
+        let ready: Vec<bool> = std::thread::scope(|scope| {
+            let asked: Vec<_> = nodes.iter().map(|node| scope.spawn(|| node.is_ready())).collect();
+            asked.into_iter().map(|one| one.join().unwrap_or(false)).collect()
+        });
         if known.as_ref() != Some(&ready) {
             let (file, fresh) = (folder.join("ready.json"), folder.join("ready.fresh"));
             // Renamed, so that clients read a whole file.

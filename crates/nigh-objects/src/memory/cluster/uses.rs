@@ -146,16 +146,19 @@ impl ObjectMemoryState {
 
     /// The shard of `object`, if its home is here. If it is to begin here, as the map of homes says, a request of another node
     /// waits for it: others hear of a new home when it has its epoch, which is before it can answer. This node's own requests
-    /// do not wait here: they go to the home directly once it has begun.
+    /// are refused here, where they come when the map is ahead of the home: they go to the home directly once it has begun.
     pub(super) async fn home_here(&self, object: &ObjectId, from: Option<Member>) -> Result<ShardId, WireError> {
         let (shard, deadline) = (self.coherence.shards.of(object), Instant::now() + BEGUN_WITHIN);
+        if from.is_some() && from == self.me {
+            return Err(WireError::Elsewhere);
+        }
         loop {
             let changed = self.uses.changed.notified();
             if self.coherence.has_answering_home(shard) {
                 return Ok(shard);
             }
             let at = self.neighbours.as_ref().and_then(|neighbours| neighbours.home_of(shard));
-            let begins = from.is_some() && from != self.me && at.is_some() && at == self.me.map(|me| me.node);
+            let begins = from.is_some() && at.is_some() && at == self.me.map(|me| me.node);
             if !begins || timeout_at(deadline, changed).await.is_err() {
                 return Err(WireError::Elsewhere);
             }
