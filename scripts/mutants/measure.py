@@ -94,7 +94,7 @@ class Tests:
         """Leaves the outcomes in `folder`, one by one."""
         if self.timeout_s is None:
             self.time_without_mutant()
-        command = ["cargo", "mutants", "--in-place", "--baseline", "skip", "--jobs", "1", "--output", folder]
+        command = ["cargo", "mutants", "--in-place", "--baseline", "skip", "--output", folder]
         command += ["--timeout", str(self.timeout_s), "--package", crate, "--test-package", ",".join(self.crates)]
         command += [f"--cargo-arg={word}" for word in self.built]
         command += [word for mutant in mutants for word in ("--re", f"^{re.escape(mutant)}$")]
