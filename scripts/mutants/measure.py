@@ -47,7 +47,6 @@ SETS = {
     "schedule": ("nigh-schedule", [], 12, ["--", "--skip", "random_run"], ["nigh-schedule", "nigh-dispatch"]),
 }  # fmt: skip
 KINDS = ("caught", "missed", "timeout", "unviable")
-BATCH = 10
 # Of each set, the share of the viable mutants that the tests must notice.
 CAUGHT_SHARE_MIN = 0.9
 # A test that takes five times what it takes without a mutant, and at least this, does not end.
@@ -64,13 +63,18 @@ def limited() -> None:
 
 def run(command: list[str]) -> int:
     """The code of a command whose progress goes where the errors go."""
-    return subprocess.run(command, cwd=PROJECT, env=ENVIRONMENT, stdout=sys.stderr, preexec_fn=limited, check=False).returncode
+    ended = subprocess.run(command, cwd=PROJECT, env=ENVIRONMENT, stdout=sys.stderr, preexec_fn=limited, check=False)
+    return ended.returncode
 
 
-def drawn(name: str) -> list[str]:
-    crate, files, of, _, _ = SETS[name]
-    command = ["cargo", "mutants", "--list", "--package", crate, *(word for file in files for word in ("--file", file))]
-    return subprocess.check_output(command, cwd=PROJECT, text=True).splitlines()[::of]
+def listed(name: str) -> list[str]:
+    """All mutants of a set, in the order of its files."""
+    return subprocess.check_output(["cargo", "mutants", "--list", *of_set(name)], cwd=PROJECT, text=True).splitlines()
+
+
+def of_set(name: str) -> list[str]:
+    crate, files, *_ = SETS[name]
+    return ["--package", crate, *(word for file in files for word in ("--file", file))]
 
 
 class Tests:
@@ -90,14 +94,15 @@ class Tests:
             sys.exit(f"without a mutant, tests fail: {' '.join([*command, *self.chosen])}")
         self.timeout_s = max(TIMEOUT_S_MIN, round(5 * (time.monotonic() - began)))
 
-    def play(self, crate: str, mutants: list[str], folder: Path) -> int:
-        """Leaves the outcomes in `folder`, one by one."""
+    def play(self, name: str, place: int, of: int, folder: Path) -> int:
+        """Tries one mutant of a set, by its place among all, and leaves its outcome in `folder`."""
         if self.timeout_s is None:
             self.time_without_mutant()
-        command = ["cargo", "mutants", "--in-place", "--baseline", "skip", "--output", folder]
-        command += ["--timeout", str(self.timeout_s), "--package", crate, "--test-package", ",".join(self.crates)]
+        command = ["cargo", "mutants", "--in-place", "--baseline", "skip", "--output", folder, *of_set(name)]
+        # `--re` does not choose: mutants that delete a field come along, whatever it says.
+        command += ["--no-shuffle", "--sharding", "round-robin", "--shard", f"{place}/{of}"]
+        command += ["--timeout", str(self.timeout_s), "--test-package", ",".join(self.crates)]
         command += [f"--cargo-arg={word}" for word in self.built]
-        command += [word for mutant in mutants for word in ("--re", f"^{re.escape(mutant)}$")]
         return run([*command, "--", *self.chosen])
 
 
@@ -105,8 +110,9 @@ class Outcomes:
     """What became of a set's mutants, kept in a file."""
 
     def __init__(self, name: str, work: Path):
-        self.crate, _, _, first, users = SETS[name]
-        self.stages = {"own": Tests([self.crate], ["--lib"], first), "users": Tests(users, [], [])}
+        crate, _, _, first, users = SETS[name]
+        self.name = name
+        self.stages = {"own": Tests([crate], ["--lib"], first), "users": Tests(users, [], [])}
         self.folder = work / name.replace(" ", "-")
         self.file = self.folder / "outcomes.json"
         self.by_stage = json.loads(self.file.read_text()) if self.file.exists() else {stage: {} for stage in self.stages}
@@ -129,26 +135,21 @@ class Outcomes:
         own = self.by_stage["own"].get(mutant)
         return self.by_stage["users"].get(mutant) if own == "missed" else own
 
-    def play(self, mutants: list[str], end_s: float) -> None:
+    def play(self, mutants: list[str], all_of_set: list[str], end_s: float) -> None:
         last = [mutant for mutant in mutants if self.by_stage["own"].get(mutant) == "missed" and self.of(mutant) is None]
         for stage, tests in self.stages.items():
             folder = self.folder / stage
             folder.mkdir(parents=True, exist_ok=True)
-            for begin in range(0, len(mutants), BATCH):
+            for mutant in mutants:
+                if mutant in last if stage == "own" else self.by_stage["own"].get(mutant) != "missed":
+                    continue
                 if time.monotonic() >= end_s:
                     return
-                batch = mutants[begin : begin + BATCH]
-                if stage == "own":
-                    batch = [mutant for mutant in batch if mutant not in last]
-                else:
-                    batch = [mutant for mutant in batch if self.by_stage["own"].get(mutant) == "missed"]
-                if not batch:
-                    continue
-                code = tests.play(self.crate, batch, folder)
+                code = tests.play(self.name, all_of_set.index(mutant), len(all_of_set), folder)
                 self.collect(stage)
-                # Of a batch some may be missed, or not end.
-                if code not in (0, 2, 3):
-                    sys.exit(f"{self.folder.name}: cargo mutants ended with {code}")
+                # It may be missed, or its tests may not end.
+                if code not in (0, 2, 3) or mutant not in self.by_stage[stage]:
+                    sys.exit(f"cargo mutants ended with {code}: {mutant}")
 
 
 class Accepted:
@@ -198,7 +199,7 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--out", type=Path, required=True, help="the result's file")
     arguments.add_argument("--only", default=",".join(SETS), help="sets, separated by commas")
-    arguments.add_argument("--minutes", type=float, default=float("inf"), help="begin no batch of mutants after this time")
+    arguments.add_argument("--minutes", type=float, default=float("inf"), help="begin no mutant after this time")
     arguments.add_argument("--work", type=Path, default=PROJECT / "target/mutants", help="where outcomes are kept")
     chosen = arguments.parse_args()
     if git("status", "--porcelain", "--", "crates"):
@@ -207,9 +208,11 @@ def main() -> None:
     accepted = Accepted(Path(__file__).parent / "accepted.toml")
     rows = []
     for name in chosen.only.split(","):
-        mutants, outcomes = drawn(name), Outcomes(name, chosen.work.absolute())
-        states = {one: outcomes.of(one) for one in mutants}
-        outcomes.play([one for one, state in states.items() if state is None or (state == "missed" and not accepted.reason(one))], end_s)
+        all_of_set, outcomes = listed(name), Outcomes(name, chosen.work.absolute())
+        mutants = all_of_set[:: SETS[name][2]]
+        states = {mutant: outcomes.of(mutant) for mutant in mutants}
+        again = [one for one, state in states.items() if state == "missed" and not accepted.reason(one)]
+        outcomes.play([one for one, state in states.items() if state is None or one in again], all_of_set, end_s)
         rows.append(row(name, mutants, outcomes, accepted))
     viable, caught = (sum(row[field] for row in rows) for field in ("viable", "caught"))
     report = {"machine": machine(), "rows": rows, "viable": viable, "caught": caught}
