@@ -16,17 +16,16 @@ and what was missed and is not accepted. If it was killed, `git checkout crates`
 """
 
 import argparse
-import datetime
 import json
 import os
-import platform
-import re
 import resource
 import subprocess
 import sys
 import time
 import tomllib
 from pathlib import Path
+
+import machine
 
 PROJECT = Path(__file__).resolve().parents[2]
 ENGINE = "crates/nigh-engine/src"
@@ -176,23 +175,8 @@ def row(name: str, mutants: list[str], outcomes: Outcomes, accepted: Accepted) -
             "caught_share": round(caught / max(viable, 1), 4), "missed": missed}  # fmt: skip
 
 
-def git(*words: str) -> str:
-    return subprocess.check_output(["git", "-C", PROJECT, *words], text=True).strip()
-
-
-def machine() -> dict:
-    processor = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.M)
-    return {
-        "cpu": processor[1] if processor else platform.machine(),
-        "cores": len(os.sched_getaffinity(0)),
-        "memory_gib": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / (1 << 30), 1),
-        "kernel": platform.release(),
-        "load": round(os.getloadavg()[0], 2),
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "command": " ".join(["scripts/mutants/measure.py", *sys.argv[1:]]),
-        "commit": git("rev-parse", "--short", "HEAD"),
-        "cargo_mutants": subprocess.check_output(["cargo", "mutants", "--version"], text=True).split()[-1],
-    }
+def cargo_mutants() -> str:
+    return subprocess.check_output(["cargo", "mutants", "--version"], text=True).split()[-1]
 
 
 def main() -> None:
@@ -202,7 +186,7 @@ def main() -> None:
     arguments.add_argument("--minutes", type=float, default=float("inf"), help="begin no mutant after this time")
     arguments.add_argument("--work", type=Path, default=PROJECT / "target/mutants", help="where outcomes are kept")
     chosen = arguments.parse_args()
-    if git("status", "--porcelain", "--", "crates"):
+    if machine.git("status", "--porcelain", "--", "crates"):
         sys.exit("crates/ has changes: commit them, or undo what a killed run has left by `git checkout crates`")
     end_s = time.monotonic() + 60 * chosen.minutes
     accepted = Accepted(Path(__file__).parent / "accepted.toml")
@@ -215,7 +199,7 @@ def main() -> None:
         outcomes.play([one for one, state in states.items() if state is None or one in again], all_of_set, end_s)
         rows.append(row(name, mutants, outcomes, accepted))
     viable, caught = (sum(row[field] for row in rows) for field in ("viable", "caught"))
-    report = {"machine": machine(), "rows": rows, "viable": viable, "caught": caught}
+    report = {"machine": {**machine.read(), "cargo_mutants": cargo_mutants()}, "rows": rows, "viable": viable, "caught": caught}
     report["caught_share"] = round(caught / max(viable, 1), 4)
     chosen.out.parent.mkdir(parents=True, exist_ok=True)
     chosen.out.write_text(json.dumps(report, indent=2) + "\n")

@@ -169,7 +169,6 @@ fn memory_that_becomes_free_goes_to_who_runs_before_who_begins() {
         budget.raise(sandbox, mib(50), mib(50), NOW);
         cache.settle(&mut budget);
     }
-    cache.held = cache.takes;
     budget.raise(1, mib(300), mib(0), NOW);
     assert!(budget.is_awaited());
     budget.gone(2);
