@@ -125,6 +125,25 @@ mod tests {
     }
 
     #[test]
+    fn a_sandbox_that_starts_slowly_is_worth_more() {
+        let slow = SandboxUse { cold: Duration::from_millis(500), ..sandbox(10) };
+        let worth = |sandbox: SandboxUse| sandbox.worth_so_far(ByteSize::mib(40), at(60));
+        assert!(worth(sandbox(10)).yields_to(worth(slow)));
+    }
+
+    #[test]
+    fn twice_the_worth_is_not_yet_far_more() {
+        assert!(!Worth(1.0).yields_to(Worth(2.0)) && Worth(1.0).yields_to(Worth(2.5)));
+    }
+
+    #[test]
+    fn a_byte_is_worth_to_the_cache_what_its_misses_cost_for_each_second_and_byte() {
+        let demand = CacheDemand { misses: 200, miss_bytes: 200 << 20, evictions: 1 };
+        let worth = CacheMeter::default().judge(ByteSize::gib(1), at(10), || demand);
+        assert_eq!(worth, Some(Worth(fetch_us(1 << 20) * 200.0 / 10.0 / (1 << 30) as f64)));
+    }
+
+    #[test]
     fn a_cache_that_misses_much_is_worth_more_than_a_sandbox_that_nobody_needs_and_less_than_one_in_use() {
         let mut meter = CacheMeter::default();
         let demand = CacheDemand { misses: 200, miss_bytes: 200 << 20, evictions: 150 };

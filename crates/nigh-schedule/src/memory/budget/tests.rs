@@ -99,19 +99,20 @@ fn what_a_next_run_needs_comes_from_the_cache_ahead_of_it_and_nobody_ends_or_wai
         budget.admit(sandbox, mib(400), NOW);
         budget.raise(sandbox, mib(20), mib(20), NOW);
         cache.settle(&mut budget);
-        budget.idle(sandbox, Monotonic(u64::from(sandbox)));
+        budget.idle(sandbox, Monotonic(10 * u64::from(sandbox)));
     }
     // The slack at once, and the rest when the cache has shrunk.
     assert_eq!(budget.prepare(1, mib(300), NOW), mib(120));
+    assert_eq!(budget.prepared(1), mib(300));
     assert_eq!(cache.settle(&mut budget), [Command::Limit(1, mib(300))]);
     assert_eq!((budget.in_use().granted, budget.in_use().room), (mib(320), mib(100)), "and there is slack again");
     assert_eq!(budget.raise(1, mib(280), mib(0), NOW), RaiseOutcome { limit: mib(300), missing: mib(0) });
     budget.stands(1, mib(280), false);
-    budget.idle(1, Monotonic(3));
+    budget.idle(1, Monotonic(15));
     assert_eq!(budget.prepared(1), mib(0), "it has begun");
 
     // Memory that the cache cannot free is not taken from others. A running sandbox goes first, and a prepared one
-    // ends last.
+    // ends last, although it has been idle for longer.
     budget.prepare(1, mib(400), NOW);
     cache.held = cache.takes;
     assert!(cache.settle(&mut budget).is_empty());
@@ -161,6 +162,50 @@ fn who_runs_grows_before_anybody_begins() {
 }
 
 #[test]
+fn memory_that_becomes_free_goes_to_who_runs_before_who_begins() {
+    let (mut budget, mut cache) = settled();
+    for sandbox in [1, 2] {
+        budget.admit(sandbox, mib(300), NOW);
+        budget.raise(sandbox, mib(50), mib(50), NOW);
+        cache.settle(&mut budget);
+    }
+    budget.raise(1, mib(300), mib(0), NOW);
+    assert!(budget.is_awaited());
+    budget.gone(2);
+    assert_eq!(budget.in_use().room, mib(50));
+    budget.admit(3, mib(40), NOW);
+    assert_eq!(budget.raise(3, mib(40), mib(40), NOW), RaiseOutcome { limit: mib(0), missing: mib(40) });
+}
+
+#[test]
+fn only_who_misses_memory_is_waited_for() {
+    let (mut budget, mut cache) = settled();
+    assert!(!budget.is_awaited());
+    budget.admit(1, mib(500), NOW);
+    budget.raise(1, mib(60), mib(60), NOW);
+    assert!(!budget.is_awaited(), "it has what it wants");
+    budget.raise(1, mib(400), mib(0), NOW);
+    assert!(budget.is_awaited());
+    cache.settle(&mut budget);
+    assert!(!budget.is_awaited());
+}
+
+#[test]
+fn what_the_budget_did_is_counted() {
+    let (mut budget, mut cache) = settled();
+    budget.admit(1, mib(500), NOW);
+    budget.raise(1, mib(60), mib(60), NOW);
+    budget.has_grown();
+    budget.has_grown();
+    assert_eq!(budget.in_use().churn, mib(60));
+    cache.settle(&mut budget);
+    budget.gone(1);
+    cache.settle(&mut budget);
+    let counts = budget.in_use().counts;
+    assert_eq!((counts.grown, counts.scale_up, counts.scale_down), (2, 2, 1), "it grew at the start, too");
+}
+
+#[test]
 fn a_limit_that_the_kernel_refuses_to_lower_counts_as_it_stands() {
     let (mut budget, mut cache) = settled();
     budget.admit(1, mib(500), NOW);
@@ -203,6 +248,7 @@ fn the_idle_sandbox_that_is_worth_least_ends_where_the_cache_makes_far_more_of_i
     assert_eq!(budget.weigh(judge(1), late), None);
     assert!(matches!(budget.weigh(judge(1000), late), Some(Command::End(2, _))));
     assert_eq!(budget.weigh(judge(1000), late), None, "the other one is worth more");
+    assert_eq!(budget.in_use().counts.idle_ended, 1);
 }
 
 #[test]
