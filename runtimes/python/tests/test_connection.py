@@ -177,7 +177,8 @@ class Answers(unittest.TestCase):
         with mock.patch.object(connection.os, "close", side_effect=os.close) as closed:
             answer.close()
             answer.close()
-        closed.assert_called_once_with(ours)
+        # What earlier tests left may be closed meanwhile.
+        self.assertEqual(closed.mock_calls.count(mock.call(ours)), 1)
 
     def test_an_answer_with_its_bytes_is_a_success_by_its_flag_alone(self):
         for flags, is_in_packet in ((0, False), (1, False), (2, True), (3, True), (4, False)):

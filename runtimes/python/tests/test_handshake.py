@@ -79,7 +79,8 @@ class Handshake(unittest.TestCase):
     def test_descriptor_0_beside_a_greeting_is_closed_as_any_other(self):
         with mock.patch.object(connection.os, "close") as closed, self.assertRaises(ProtocolError):
             connection.Connection._keep_none(0)
-        closed.assert_called_once_with(0)
+        # What earlier tests left may be closed meanwhile.
+        self.assertEqual(closed.mock_calls.count(mock.call(0)), 1)
 
     def test_an_answer_with_an_error_and_any_other_kind_are_no_admission(self):
         no = {"code": "InvalidAccessKeyId", "message": "no such key"}

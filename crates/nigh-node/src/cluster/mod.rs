@@ -176,6 +176,9 @@ impl ClusterEngine {
         if let Some(objects) = objects {
             let _ = self.calls.objects.set(objects);
         }
+        // Connections of its own: a home that begins asks other homes, while as many writes as there are connections may wait
+        // for it to begin.
+        let peers = Peers::new(self.own.clone(), self.security.clone(), ClientSettings::default());
         let keeper = HomeKeeper::start(KeeperParts {
             claimant: self.claimant.clone(),
             membership: Arc::clone(&self.membership),
@@ -184,7 +187,7 @@ impl ClusterEngine {
             ledger: self.ledger.clone(),
             host,
             epochs,
-            peers: self.peers.clone(),
+            peers,
             shards: self.settings.shards,
             clock: Arc::clone(&self.clock),
         });

@@ -5,13 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use async_trait::async_trait;
+use bytes::Bytes;
 use nigh_engine::RequestId;
 use nigh_engine::nats::TTL;
-use nigh_node::cluster::ClusterEngine;
+use nigh_node::cluster::{ClusterEngine, FIRST_OBJECT_METHOD};
+use nigh_rpc::{Call, ClientSettings, Handler, Method, PeerAddress, Refusal, Reply};
 use nigh_terms::{Clock, Monotonic, ShardId, SystemClock, Timestamp};
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::host::{Home, World, WriteError};
 use crate::support::{PATIENCE, Trial, until};
@@ -38,6 +41,22 @@ impl Clock for SlowClock {
 
 fn slow_clock() -> Arc<dyn Clock> {
     Arc::new(SlowClock(SystemClock::new()))
+}
+
+/// What waits for a home, as it seems to a home that has not begun: calls that have no answer.
+struct Waits;
+
+const WAITING: Method = Method { number: FIRST_OBJECT_METHOD, name: "waiting", head_max: 0, body_max: 0 };
+
+#[async_trait]
+impl Handler for Waits {
+    fn method(&self, number: u16) -> Option<&'static Method> {
+        (number == WAITING.number).then_some(&WAITING)
+    }
+
+    async fn call(&self, _: Call<'_>) -> Result<Reply, Refusal> {
+        std::future::pending().await
+    }
 }
 
 struct Node {
@@ -228,4 +247,32 @@ async fn a_node_that_joins_or_leaves_gets_or_gives_its_share_and_no_write_fails(
         a.engine.address_of(again.number()).is_some_and(|address| address.incarnation == Some(life))
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn homes_begin_while_more_calls_wait_for_them_than_there_are_connections() {
+    let test = "homes_begin_while_more_calls_wait_for_them_than_there_are_connections";
+    let Some(trial) = Trial::start(test, 1, SHARDS) else { return };
+    let (world, clock) = (Arc::new(World::default()), slow_clock());
+    let a = trial.join("a").await;
+    let home = Home::new(a.ledger().clone(), Arc::clone(&world), SHARDS);
+    a.serve(home.clone(), Some(Arc::new(Waits))).await.unwrap();
+    let a = Node { engine: a, home };
+    until("every shard has a home", || all_served(&[&a])).await;
+
+    let b = trial.join_by(&trial.settings("b"), clock).await;
+    let member = |name: &str| a.engine.status().members.into_iter().find(|member| member.node == name);
+    until("both are members", || member("a").is_some() && member("b").is_some()).await;
+    let (address, incarnation) = (member("a").unwrap().address, Some(a.engine.own().0.incarnation));
+    let peer = PeerAddress { name: "a".into(), address: address.as_str().into(), incarnation };
+    let mut calls = JoinSet::new();
+    for _ in 0..4 * ClientSettings::default().connections_max {
+        let (peers, peer) = (b.peers().clone(), peer.clone());
+        calls.spawn(async move { peers.call(&peer, &WAITING, b"", Bytes::new(), Instant::now() + 2 * PATIENCE).await });
+    }
+    let home = Home::new(b.ledger().clone(), world, SHARDS);
+    b.serve(home.clone(), None).await.unwrap();
+    let b = Node { engine: b, home };
+    until("the new node has its share", || all_served(&[&a, &b]) && b.own().len() == usize::from(SHARDS) / 2).await;
+    assert!(calls.try_join_next().is_none(), "a call that was to wait has ended");
 }
