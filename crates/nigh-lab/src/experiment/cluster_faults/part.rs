@@ -224,22 +224,22 @@ pub(super) fn play(
     });
     struck?;
     ended?;
-    match await_whole(&mut world) {
-        Some(took) => outcome.recovery_s.push(took.as_secs_f64()),
-        None => {
+    if let Some(took) = await_whole(&mut world) {
+        outcome.recovery_s.push(took.as_secs_f64());
+        // Once more every object of every generation: what was under way when it was read back has ended now.
+        let generations = (0..=record.generation()).flat_map(|generation| keys(part, generation));
+        for (key, door) in look_at_all(&mut world, &record, generations.chain(long_lived), PATIENCE, None)? {
             outcome.totals.not_recovered += 1;
-            outcome.totals.violations.push(format!(
-                "part {part}: the cluster is not whole {} s after the last fault",
-                RECOVERED_WITHIN.as_secs()
-            ));
+            let what = format!("{key} cannot be read at node {} after the faults", door + 1);
+            outcome.totals.violations.push(what);
         }
-    }
-    // Once more every object of every generation: what was under way when it was read back has ended now.
-    let generations = (0..=record.generation()).flat_map(|generation| keys(part, generation));
-    for (key, door) in look_at_all(&mut world, &record, generations.chain(long_lived), PATIENCE, None)? {
+    } else {
+        // Nor could its objects be read: each would be waited for.
         outcome.totals.not_recovered += 1;
-        let what = format!("{key} cannot be read at node {} after the faults", door + 1);
-        outcome.totals.violations.push(what);
+        outcome.totals.violations.push(format!(
+            "part {part}: the cluster is not whole {} s after the last fault",
+            RECOVERED_WITHIN.as_secs()
+        ));
     }
     outcome.totals.ended_by_itself = world.ended_by_itself;
     world.end();
