@@ -2,17 +2,22 @@
 //!
 //! It counts; what may stay is decided in `cache`. A segment of its own takes its pages; small objects share the pages
 //! of slabs, and a page counts from its first object until its last is gone. What Nigh knows of a small object
-//! outweighs the object's bytes, so it counts too.
+//! outweighs the object's bytes, so it counts too. Pages that wait for another object (`segment_pool`) are told apart.
 
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
+
+use nigh_terms::Monotonic;
 
 use crate::ObjectError;
 use crate::folios;
 use crate::memfd::{failed, memfd};
 pub use crate::memory_counters::OVERHEAD;
 use crate::memory_counters::{Entry, MemoryCounters};
+use crate::pages::Pages;
 use crate::segment_cost::Cost;
+use crate::segment_pool::SegmentPool;
+pub use crate::segment_pool::{ClosedPool, PoolCounts};
 use crate::slab::{Slabs, cell_bytes};
 
 /// The share of the process's file descriptors, and of its mappings, that segments may take: one in so many.
@@ -29,10 +34,9 @@ pub(crate) const OWN_MIN: u64 = 64 * 1024;
 /// What living segments take.
 #[derive(Debug)]
 pub struct Account {
-    /// The kernel gives large folios.
-    large_folios: bool,
     counters: Arc<MemoryCounters>,
     pub(crate) slabs: Arc<Slabs>,
+    pub(crate) pool: Arc<SegmentPool>,
 }
 
 impl Account {
@@ -50,12 +54,8 @@ impl Account {
         let page = memfd()?.metadata().map_err(failed("stat"))?.blksize();
         let counters = Arc::new(MemoryCounters::new(page));
         let slabs = Arc::new(Slabs::new(Arc::clone(&counters)));
-        Ok(Arc::new(Self { large_folios, counters, slabs }))
-    }
-
-    /// Whether segments of their own are to be in large folios.
-    pub(crate) const fn large_folios(&self) -> bool {
-        self.large_folios
+        let pool = Arc::new(SegmentPool::new(Arc::clone(&counters), large_folios));
+        Ok(Arc::new(Self { counters, slabs, pool }))
     }
 
     /// What an object of `length` bytes takes that the node itself brings into memory.
@@ -71,7 +71,7 @@ impl Account {
         Cost { bytes: length.max(1).next_multiple_of(self.counters.page()), segments: 1 }
     }
 
-    /// What all living segments take.
+    /// What all living segments take; free pages are not in it.
     pub fn living(&self) -> Cost {
         self.counters.living()
     }
@@ -81,9 +81,41 @@ impl Account {
         self.counters.slack()
     }
 
+    /// What pages take that wait for another object.
+    pub fn pooled(&self) -> Cost {
+        self.pool.cost()
+    }
+
+    /// Where segments of their own got their pages.
+    pub fn pool_counts(&self) -> PoolCounts {
+        self.pool.counts()
+    }
+
+    /// Sets what living segments and free pages may take together. Until then there are no free pages.
+    pub fn set_pool_limit(&self, limit: Cost) {
+        self.pool.set_limit(limit);
+    }
+
+    /// Frees `bytes` of the free pages, or all. Until the result is dropped, what is let go is freed too.
+    #[must_use]
+    pub fn give_pool_back(&self, bytes: u64) -> ClosedPool {
+        self.pool.give_back(bytes)
+    }
+
+    /// Frees pages that no object has needed for a while. Call it every second or so.
+    pub fn look_at_pool(&self, now: Monotonic) {
+        self.pool.look(now);
+    }
+
     /// Enters a segment of its own.
     pub(crate) fn enter(&self, length: u64) -> Entry {
         self.counters.enter(self.cost_of_own(length))
+    }
+
+    /// Enters a segment of its own that the node fills, with its pages.
+    pub(crate) fn enter_pages(&self, length: u64) -> Result<(Pages, Entry), ObjectError> {
+        let entry = self.enter(length);
+        Ok((self.pool.pages(length)?, entry))
     }
 }
 

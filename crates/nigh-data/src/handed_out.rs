@@ -5,12 +5,16 @@
 //! lease, and giving it back at once, tells whether another process has the memory. No holder is missed: a descriptor
 //! on its way through a socket, a mapping whose descriptor was closed and a child's inherited descriptor are all the
 //! same file.
+//!
+//! A lease does not tell of *pages* that a process has without the file: splice(2) puts them into a pipe, sendfile(2) and
+//! MSG_ZEROCOPY into a socket, direct input and output pins them. So memory that was handed out once is freed in the
+//! end, when the kernel gives those pages to nobody else, and never written again (`segment_pool`).
 
 use std::fs::File;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use parking_lot::Mutex;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Mode, OFlags, SealFlags, fcntl_add_seals, fcntl_get_seals};
 
 /// Opens `file` anew. It never waits: a file on which its holder has a lease is refused (`EAGAIN`).
 pub(crate) fn reopen(file: BorrowedFd<'_>, access: OFlags) -> std::io::Result<OwnedFd> {
@@ -18,41 +22,46 @@ pub(crate) fn reopen(file: BorrowedFd<'_>, access: OFlags) -> std::io::Result<Ow
     Ok(rustix::fs::open(path, access | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty())?)
 }
 
-/// A segment's file, and the means to see who has it.
-#[derive(Debug)]
+/// The means to hand a segment's file out and to see who has it.
+#[derive(Debug, Default)]
 pub(crate) struct HandedOut {
-    file: OwnedFd,
-    /// Open for reading, to ask for leases with; made when it is first handed out. The lock keeps this process from
-    /// opening the file while it has a lease on it.
-    probe: Mutex<Option<File>>,
+    /// The lock keeps this process from opening the file while it has a lease on it.
+    lent: Mutex<Lent>,
+}
+
+#[derive(Debug, Default)]
+struct Lent {
+    /// The file was handed out, or was to be.
+    ever: bool,
+    /// Open for reading, to ask for leases with; made when the file is first handed out.
+    probe: Option<File>,
 }
 
 impl HandedOut {
-    /// Of `file`, which nobody else has opened.
-    pub(crate) fn new(file: OwnedFd) -> Self {
-        Self { file, probe: Mutex::new(None) }
-    }
-
-    /// The file itself.
-    pub(crate) const fn file(&self) -> &OwnedFd {
-        &self.file
-    }
-
-    /// A descriptor for another process.
-    pub(crate) fn open(&self, access: OFlags) -> std::io::Result<OwnedFd> {
-        let mut probe = self.probe.lock();
-        if probe.is_none() {
-            let own = File::from(reopen(self.file.as_fd(), OFlags::RDONLY)?);
+    /// A descriptor of `file`, always the same one, for another process. The file has `seals` before anybody gets it.
+    pub(crate) fn open(&self, file: BorrowedFd<'_>, seals: SealFlags, access: OFlags) -> std::io::Result<OwnedFd> {
+        let mut lent = self.lent.lock();
+        if lent.probe.is_none() {
+            lent.ever = true;
+            if !fcntl_get_seals(file)?.contains(seals) {
+                fcntl_add_seals(file, seals)?;
+            }
+            let own = File::from(reopen(file, OFlags::RDONLY)?);
             lease::ignore_breaks(&own)?;
-            *probe = Some(own);
+            lent.probe = Some(own);
         }
-        reopen(self.file.as_fd(), access)
+        reopen(file, access)
     }
 
     /// Whether another process has the file; true if the kernel does not tell.
     pub(crate) fn is_held(&self) -> bool {
         // Never handed out: nobody has it.
-        self.probe.lock().as_ref().is_some_and(|probe| !lease::is_granted(probe))
+        self.lent.lock().probe.as_ref().is_some_and(|probe| !lease::is_granted(probe))
+    }
+
+    /// Whether another process has the file, has had it, or may have.
+    pub(crate) fn was_ever(&mut self) -> bool {
+        self.lent.get_mut().ever
     }
 }
 
@@ -91,6 +100,8 @@ mod lease {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd;
+
     use memmap2::Mmap;
 
     use super::*;

@@ -10,16 +10,19 @@ mod error;
 mod event;
 mod fetch_time;
 mod folios;
+mod free_pages;
 pub mod handed_out;
 pub mod listing;
 pub mod md5;
 mod memfd;
 mod memory_counters;
 mod name_print;
+mod pages;
 pub mod range;
 mod request;
 pub mod segment;
 pub mod segment_cost;
+mod segment_pool;
 #[cfg(test)]
 #[path = "../../../tests/skipped.rs"]
 mod skipped;

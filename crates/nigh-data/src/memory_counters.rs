@@ -94,9 +94,18 @@ pub(crate) struct Entry {
     pub(crate) cost: Cost,
 }
 
+impl Entry {
+    /// Counts the segment no more, and says what it took.
+    pub(crate) fn leave(&mut self) -> Cost {
+        let cost = std::mem::take(&mut self.cost);
+        self.counters.own.fetch_sub(cost.bytes, Ordering::Relaxed);
+        self.counters.segments.fetch_sub(cost.segments, Ordering::Relaxed);
+        cost
+    }
+}
+
 impl Drop for Entry {
     fn drop(&mut self) {
-        self.counters.own.fetch_sub(self.cost.bytes, Ordering::Relaxed);
-        self.counters.segments.fetch_sub(self.cost.segments, Ordering::Relaxed);
+        self.leave();
     }
 }

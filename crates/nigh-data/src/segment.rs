@@ -1,15 +1,15 @@
 //! Segments: an object's bytes in memory, sealed once written, shared by every reader.
 //!
-//! An object of 64 KiB and more is one memfd, grown, shrunk and written by nobody after `seal` (memfd_create(2),
-//! F_SEAL_*): it can be handed to other processes (`handed_out`). A smaller one lives in a cell of a `slab`, which is
-//! never handed out. Bytes are mapped read-only; a slice of them is handed out without a copy and keeps them alive.
-//! What all living segments take, those that readers hold beyond the cache included, is in their `Account`.
+//! An object of 64 KiB and more is one memfd, written by nobody after `seal`. It can be handed to other processes, which
+//! can neither grow, shrink nor write it (memfd_create(2), F_SEAL_*; `handed_out`); one that never was leaves its pages to
+//! another object (`segment_pool`). A smaller one lives in a cell of a `slab`, which is never handed out. A slice of the
+//! bytes is handed out without a copy and keeps them alive. What all living segments take, those that readers hold beyond
+//! the cache included, is in their `Account`.
 
 use std::fs::File;
-use std::io::Write;
 use std::ops::Range;
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use memmap2::{Mmap, MmapOptions};
@@ -17,12 +17,18 @@ use rustix::fs::{FallocateFlags, OFlags, SealFlags};
 
 use crate::ObjectError;
 use crate::account::{Account, OVERHEAD, OWN_MIN};
-use crate::folios::Folios;
 use crate::handed_out::HandedOut;
 use crate::memfd::{failed, memfd};
 use crate::memory_counters::Entry;
+use crate::pages::{Pages, SEALS};
 use crate::segment_cost::Cost;
+use crate::segment_pool::SegmentPool;
 use crate::slab::Cell;
+
+/// What a file has that a client fills: nobody changes its length.
+const SEALS_TO_FILL: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
+/// And what it has when the client has filled it.
+const SEALS_FILLED: SealFlags = SEALS_TO_FILL.union(SealFlags::WRITE);
 
 /// A sealed object.
 #[derive(Clone, Debug)]
@@ -33,16 +39,56 @@ enum Place {
     /// Beside others.
     Shared(Cell),
     /// In a memfd of its own.
-    Own(Arc<SealedMapping>),
+    Own(Arc<OwnSegment>),
 }
 
 #[derive(Debug)]
-struct SealedMapping {
+struct OwnSegment {
     // Fields are dropped in this order: the entry goes when the memory has.
-    /// Absent for an empty one, which cannot be mapped.
-    map: Option<Mmap>,
+    memory: OwnMemory,
     handed_out: HandedOut,
     entry: Entry,
+}
+
+#[derive(Debug)]
+enum OwnMemory {
+    /// Filled by the node; gone when they are in the pool.
+    Node { pages: Option<Pages>, pool: Weak<SegmentPool> },
+    /// Filled by a client. It is not mapped if it is empty.
+    Client { map: Option<Mmap>, file: File },
+}
+
+impl OwnSegment {
+    fn as_slice(&self) -> &[u8] {
+        match &self.memory {
+            OwnMemory::Node { pages, .. } => pages.as_ref().map(Pages::as_slice).unwrap_or_default(),
+            OwnMemory::Client { map, .. } => map.as_deref().unwrap_or_default(),
+        }
+    }
+
+    /// A descriptor for another process, for reading only.
+    fn hand_out(&self) -> std::io::Result<OwnedFd> {
+        let (file, seals): (BorrowedFd<'_>, _) = match &self.memory {
+            OwnMemory::Node { pages: Some(pages), .. } => (pages.file(), SEALS),
+            OwnMemory::Node { pages: None, .. } => return Err(std::io::ErrorKind::NotFound.into()),
+            OwnMemory::Client { file, .. } => (file.as_fd(), SEALS_FILLED),
+        };
+        self.handed_out.open(file, seals, OFlags::RDONLY)
+    }
+}
+
+impl Drop for OwnSegment {
+    fn drop(&mut self) {
+        // Another process may have the pages still, even if it has let the file go.
+        if self.handed_out.was_ever() {
+            return;
+        }
+        if let OwnMemory::Node { pages, pool } = &mut self.memory
+            && let (Some(pages), Some(pool)) = (pages.take(), pool.upgrade())
+        {
+            pool.put(pages, &mut self.entry);
+        }
+    }
 }
 
 /// Names a segment of its own while it lives.
@@ -98,7 +144,7 @@ impl Segment {
     pub fn as_slice(&self) -> &[u8] {
         match &self.0 {
             Place::Shared(cell) => cell.as_slice(),
-            Place::Own(sealed) => sealed.map.as_deref().unwrap_or_default(),
+            Place::Own(own) => own.as_slice(),
         }
     }
 
@@ -106,7 +152,7 @@ impl Segment {
     #[must_use]
     pub fn name(&self) -> Option<SegmentName> {
         match &self.0 {
-            Place::Own(sealed) => Some(SegmentName(Arc::as_ptr(sealed) as usize)),
+            Place::Own(own) => Some(SegmentName(Arc::as_ptr(own) as usize)),
             Place::Shared(_) => None,
         }
     }
@@ -118,7 +164,7 @@ impl Segment {
     /// The system's: there is no descriptor left, or a process that has the file keeps it from being opened.
     pub fn hand_out(&self) -> std::io::Result<Option<OwnedFd>> {
         match &self.0 {
-            Place::Own(sealed) => sealed.handed_out.open(OFlags::RDONLY).map(Some),
+            Place::Own(own) => own.hand_out().map(Some),
             Place::Shared(_) => Ok(None),
         }
     }
@@ -127,7 +173,7 @@ impl Segment {
     #[must_use]
     pub fn is_held_elsewhere(&self) -> bool {
         match &self.0 {
-            Place::Own(sealed) => sealed.handed_out.is_held(),
+            Place::Own(own) => own.handed_out.is_held(),
             Place::Shared(_) => false,
         }
     }
@@ -136,7 +182,7 @@ impl Segment {
     /// that shares its memory with others does not tell.
     pub fn is_in_use(&self) -> bool {
         match &self.0 {
-            Place::Own(sealed) => Arc::strong_count(sealed) > 1 || sealed.handed_out.is_held(),
+            Place::Own(own) => Arc::strong_count(own) > 1 || own.handed_out.is_held(),
             Place::Shared(_) => false,
         }
     }
@@ -151,7 +197,7 @@ impl Segment {
     pub fn cost(&self) -> Cost {
         match &self.0 {
             Place::Shared(cell) => Cost { bytes: cell.bytes() + OVERHEAD, segments: 0 },
-            Place::Own(sealed) => sealed.entry.cost,
+            Place::Own(own) => own.entry.cost,
         }
     }
 
@@ -176,22 +222,19 @@ pub struct SegmentWriter {
 #[derive(Debug)]
 enum SegmentBacking {
     Shared(Cell),
-    Own(File, Entry),
-    /// Its file mapped.
-    Mapped(Folios, File, Entry),
+    Own { pages: Pages, entry: Entry, pool: Weak<SegmentPool> },
 }
 
 impl SegmentWriter {
     /// A segment that will hold `length` bytes.
     pub fn new(account: &Arc<Account>, length: u64) -> Result<Self, ObjectError> {
-        let place = match length {
-            ..OWN_MIN => SegmentBacking::Shared(Cell::take(&account.slabs, length as u32)?),
-            _ if account.large_folios() => {
-                let file = memfd()?;
-                let folios = file.set_len(length).and_then(|()| Folios::map(&file, length as usize));
-                SegmentBacking::Mapped(folios.map_err(failed("map a segment"))?, file, account.enter(length))
-            }
-            _ => SegmentBacking::Own(memfd()?, account.enter(length)),
+        let place = if length < OWN_MIN {
+            let cell = Cell::take(&account.slabs, length as u32)?;
+            account.pool.fit();
+            SegmentBacking::Shared(cell)
+        } else {
+            let (pages, entry) = account.enter_pages(length)?;
+            SegmentBacking::Own { pages, entry, pool: Arc::downgrade(&account.pool) }
         };
         Ok(Self { place, length, filled: 0 })
     }
@@ -199,12 +242,12 @@ impl SegmentWriter {
     /// Where some of the next `most` bytes are to be received, to be `received` then; none if they are to be appended.
     /// More than were announced are refused.
     pub fn room(&mut self, most: u64) -> Result<Option<&mut [u8]>, ObjectError> {
-        let SegmentBacking::Mapped(folios, ..) = &mut self.place else { return Ok(None) };
+        let SegmentBacking::Own { pages, .. } = &mut self.place else { return Ok(None) };
         let (left, received) = (self.length - self.filled, self.filled.saturating_add(most));
         if most > left {
             return Err(ObjectError::IncompleteBody { expected: self.length, received });
         }
-        folios.room(self.filled as usize, most as usize).map(Some).map_err(failed("allocate a segment"))
+        pages.room(self.filled as usize, most as usize)
     }
 
     /// So many bytes are in the room that was given.
@@ -226,45 +269,23 @@ impl SegmentWriter {
         }
         match &mut self.place {
             SegmentBacking::Shared(cell) => cell.write(at as u32, bytes),
-            SegmentBacking::Own(file, _) => file.write_all(bytes).map_err(failed("write a segment")),
-            SegmentBacking::Mapped(folios, ..) => {
-                folios.write(at as usize, bytes).map_err(failed("allocate a segment"))
-            }
+            SegmentBacking::Own { pages, .. } => pages.write(at as usize, bytes),
         }
     }
 
-    /// Closes it for every writer, and maps it.
+    /// Closes it for every writer.
     pub fn seal(self) -> Result<Segment, ObjectError> {
         if self.filled != self.length {
             return Err(ObjectError::IncompleteBody { expected: self.length, received: self.filled });
         }
         Ok(Segment(match self.place {
             SegmentBacking::Shared(cell) => Place::Shared(cell),
-            SegmentBacking::Own(file, entry) | SegmentBacking::Mapped(_, file, entry) => {
-                // Nobody but this node has had the file, and its mapping ends here: no more than future writes are left
-                // to bar. `F_SEAL_WRITE` bars the same, but first waits for pages that another processor has not listed
-                // yet.
-                let seals = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE;
-                rustix::fs::fcntl_add_seals(file.as_fd(), seals)
-                    .map_err(|error| failed("seal a segment")(error.into()))?;
-                Place::Own(Arc::new(SealedMapping::map(HandedOut::new(file.into()), self.length, entry)?))
+            // Nobody but this node has the file. It gets its seals before anybody else does.
+            SegmentBacking::Own { pages, entry, pool } => {
+                let memory = OwnMemory::Node { pages: Some(pages), pool };
+                Place::Own(Arc::new(OwnSegment { memory, handed_out: HandedOut::default(), entry }))
             }
         }))
-    }
-}
-
-impl SealedMapping {
-    /// Maps a file that has the seals against writing, growing and shrinking.
-    fn map(handed_out: HandedOut, length: u64, entry: Entry) -> Result<Self, ObjectError> {
-        let map = if length == 0 {
-            None
-        } else {
-            // Its pages are found when they are read: many are read by other processes only, and freeing what nobody
-            // has looked at is cheaper. SAFETY: the mapping is private to readers, and no one can change or shorten a
-            // file with these seals.
-            Some(unsafe { MmapOptions::new().map(handed_out.file()) }.map_err(failed("map a segment"))?)
-        };
-        Ok(Self { map, handed_out, entry })
     }
 }
 
@@ -282,6 +303,7 @@ pub enum SealResult {
 /// A segment that a client fills: made and allocated by the node, of a length that nobody can change.
 #[derive(Debug)]
 pub struct ClientSegment {
+    file: File,
     handed_out: HandedOut,
     length: u64,
     entry: Entry,
@@ -291,13 +313,13 @@ impl ClientSegment {
     /// Makes one. It blocks: the kernel clears the pages, in the caller's time.
     pub fn new(account: &Arc<Account>, length: u64) -> Result<Self, ObjectError> {
         let (file, entry) = (memfd()?, account.enter(length));
+        account.pool.fit();
         if length > 0 {
             rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, length)
                 .map_err(|error| failed("allocate a segment")(error.into()))?;
         }
-        rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW)
-            .map_err(|error| failed("seal a segment")(error.into()))?;
-        Ok(Self { handed_out: HandedOut::new(file.into()), length, entry })
+        rustix::fs::fcntl_add_seals(&file, SEALS_TO_FILL).map_err(|error| failed("seal a segment")(error.into()))?;
+        Ok(Self { file, handed_out: HandedOut::default(), length, entry })
     }
 
     /// Its length.
@@ -307,7 +329,7 @@ impl ClientSegment {
 
     /// A descriptor for the client that fills it: a file of its own, open for writing.
     pub fn hand_out(&self) -> std::io::Result<OwnedFd> {
-        self.handed_out.open(OFlags::RDWR)
+        self.handed_out.open(self.file.as_fd(), SEALS_TO_FILL, OFlags::RDWR)
     }
 
     /// Whether a process has it open or mapped; true if the kernel cannot tell.
@@ -322,15 +344,23 @@ impl ClientSegment {
 
     /// Adds the seal against writing, which holds for every descriptor there is.
     pub fn seal(self) -> Result<SealResult, ObjectError> {
-        match rustix::fs::fcntl_add_seals(self.handed_out.file(), SealFlags::WRITE | SealFlags::SEAL) {
+        match rustix::fs::fcntl_add_seals(&self.file, SealFlags::WRITE | SealFlags::SEAL) {
             Ok(()) => {}
             Err(rustix::io::Errno::BUSY) => return Ok(SealResult::Busy(self)),
             // Its client has closed it for further seals.
             Err(rustix::io::Errno::PERM) => return Ok(SealResult::Refused(self)),
             Err(error) => return Err(failed("seal a segment")(error.into())),
         }
-        let Self { handed_out, length, entry } = self;
-        Ok(SealResult::Sealed(Segment(Place::Own(Arc::new(SealedMapping::map(handed_out, length, entry)?)))))
+        let Self { file, handed_out, length, entry } = self;
+        let map = if length == 0 {
+            None
+        } else {
+            // Its pages are found when they are read: many are read by other processes only, and freeing what nobody has
+            // looked at is cheaper. SAFETY: no one can write to a file with these seals, or shorten it.
+            Some(unsafe { MmapOptions::new().map(&file) }.map_err(failed("map a segment"))?)
+        };
+        let memory = OwnMemory::Client { map, file };
+        Ok(SealResult::Sealed(Segment(Place::Own(Arc::new(OwnSegment { memory, handed_out, entry })))))
     }
 }
 

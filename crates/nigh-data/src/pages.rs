@@ -1,0 +1,333 @@
+//! The pages of one segment: a memfd of the node's own, and the node's mapping of it.
+//!
+//! New pages are written by write(2), for a fault a page costs twice that. Where the kernel is set to it, it gives
+//! folios of 64 KiB to a mapping that asks for them (`folios`): then bytes are received straight into the mapping, and so
+//! they are into pages that a former object has left, which costs a twentieth of new ones.
+//!
+//! Until `close_for_others` nobody but the node has the file, so the node may change its length and write to it as it
+//! likes. After it the node's mapping is the only one that could write, and this module writes no more: whoever holds
+//! the pages for writing has them alone (`&mut self`).
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::FileExt;
+use std::ptr::{self, NonNull};
+use std::slice;
+
+use rustix::fs::SealFlags;
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
+
+use crate::ObjectError;
+use crate::folios::FOLIO_BYTES;
+use crate::free_pages::class_of;
+use crate::memfd::{failed, memfd};
+
+/// Bytes that are asked of the kernel at a time: few enough that those that the kernel has cleared are still in the
+/// processor's cache when the object's bytes come.
+const STEP_BYTES: usize = 256 << 10;
+/// What the node's files get before another process has them. `F_SEAL_WRITE` bars no more of others than
+/// `F_SEAL_FUTURE_WRITE` (Linux 5.1), but would end the node's own mapping first.
+pub(crate) const SEALS: SealFlags =
+    SealFlags::SEAL.union(SealFlags::SHRINK).union(SealFlags::GROW).union(SealFlags::FUTURE_WRITE);
+
+/// A mapping of a file, for writing.
+#[derive(Debug)]
+struct Mapping {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: the mapping belongs to this value alone, and memory may be used by any thread.
+unsafe impl Send for Mapping {}
+// SAFETY: a shared reference only reads.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps `bytes` of `file`, where the kernel likes or so that it gets large folios.
+    fn new(file: &File, bytes: usize, in_folios: bool) -> io::Result<Self> {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        if in_folios {
+            return Self::aligned(file, bytes, access);
+        }
+        // SAFETY: a new mapping, where nothing else is.
+        let start = unsafe { mmap(ptr::null_mut(), bytes, access, MapFlags::SHARED, file, 0) }?;
+        Ok(Self { start: NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?, bytes })
+    }
+
+    /// Maps it at a multiple of a folio's size: in a reservation that is longer by a folio, whose rest is given back.
+    fn aligned(file: &File, bytes: usize, access: ProtFlags) -> io::Result<Self> {
+        let bytes = bytes.next_multiple_of(rustix::param::page_size());
+        let reserved_bytes = bytes.checked_add(FOLIO_BYTES).ok_or(io::ErrorKind::OutOfMemory)?;
+        let nowhere = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a new mapping, where nothing else is, that nobody may touch.
+        let reserved = unsafe { mmap_anonymous(ptr::null_mut(), reserved_bytes, ProtFlags::empty(), nowhere) }?;
+        let reserved = NonNull::new(reserved.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
+        let before = reserved.align_offset(FOLIO_BYTES);
+        // SAFETY: less than a folio from the start of the reservation.
+        let start = unsafe { reserved.add(before) };
+        let fixed = MapFlags::SHARED | MapFlags::FIXED;
+        // SAFETY: it takes the place of a part of the reservation, which nothing else uses.
+        let mapped = unsafe { mmap(start.as_ptr().cast(), bytes, access, fixed, file, 0) };
+        if let Err(error) = mapped {
+            // SAFETY: nobody uses the reservation.
+            let _unmapped = unsafe { munmap(reserved.as_ptr().cast(), reserved_bytes) };
+            return Err(error.into());
+        }
+        let mapping = Self { start, bytes };
+        // What cannot be unmapped harms nobody.
+        if before > 0 {
+            // SAFETY: the part of the reservation before the mapping.
+            let _unmapped = unsafe { munmap(reserved.as_ptr().cast(), before) };
+        }
+        // SAFETY: the reservation is longer than what comes before its end.
+        let behind = unsafe { start.add(bytes) };
+        // SAFETY: the part of the reservation behind the mapping, which is not empty: `before` is less than a folio.
+        let _unmapped = unsafe { munmap(behind.as_ptr().cast(), FOLIO_BYTES - before) };
+        // SAFETY: the whole mapping. A kernel that has no large folios refuses, and gives pages.
+        let _asked = unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
+        Ok(mapping)
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: made by `new`; no reference into it outlives `self`. What fails leaves it mapped, and harms nobody.
+        let _unmapped = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
+    }
+}
+
+/// The pages of one segment.
+#[derive(Debug)]
+pub(crate) struct Pages {
+    file: File,
+    mapping: Mapping,
+    /// Of the file.
+    length: usize,
+    /// So many bytes from the start on have memory in which a former object's bytes may be.
+    present: usize,
+    /// So many bytes from the start on have their memory, and the mapping has it for writing.
+    entered: usize,
+    in_folios: bool,
+}
+
+impl Pages {
+    /// New pages for `length` bytes, which is not 0; in large folios or not.
+    pub(crate) fn new(length: u64, in_folios: bool) -> Result<Self, ObjectError> {
+        let file = memfd()?;
+        file.set_len(length).map_err(failed("size a segment"))?;
+        let mapping =
+            Mapping::new(&file, mapped_bytes(length, in_folios), in_folios).map_err(failed("map a segment"))?;
+        Ok(Self { file, mapping, length: length as usize, present: 0, entered: 0, in_folios })
+    }
+
+    /// The pages of an object that is gone, of which they were full, for one of `length` bytes. Pages beyond are freed.
+    ///
+    /// # Errors
+    /// The system's; the pages are freed then.
+    pub(crate) fn reuse(mut self, length: u64) -> io::Result<Self> {
+        // Beyond the shorter length the kernel clears what it does not free.
+        self.file.set_len(length)?;
+        let is_other = mapped_bytes(length, self.in_folios) != self.mapping.bytes;
+        if is_other && (self.in_folios || length as usize > self.mapping.bytes) {
+            self.mapping = Mapping::new(&self.file, mapped_bytes(length, self.in_folios), self.in_folios)?;
+            self.entered = 0;
+        }
+        self.present = self.length.min(length as usize);
+        self.length = length as usize;
+        // A multiple of any page's size.
+        self.entered = self.entered.min(self.present) / STEP_BYTES * STEP_BYTES;
+        Ok(self)
+    }
+
+    /// How many bytes they are for.
+    pub(crate) const fn length(&self) -> u64 {
+        self.length as u64
+    }
+
+    /// The file.
+    pub(crate) fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// Copies `bytes` to `at`.
+    ///
+    /// # Errors
+    /// The kernel's, if it has no memory; or if they do not fit.
+    pub(crate) fn write(&mut self, at: usize, bytes: &[u8]) -> Result<(), ObjectError> {
+        let end = at.saturating_add(bytes.len());
+        if end > self.length {
+            return Err(ObjectError::IncompleteBody { expected: self.length as u64, received: end as u64 });
+        }
+        // A kernel before 5.14 cannot enter pages ahead.
+        if !self.in_folios && (end > self.present || self.enter(end).is_err()) {
+            return self.file.write_all_at(bytes, at as u64).map_err(failed("write a segment"));
+        }
+        let mut at = at;
+        for piece in bytes.chunks(STEP_BYTES) {
+            let end = at + piece.len();
+            self.enter(end).map_err(failed("allocate a segment"))?;
+            self.entered_mut(at..end).copy_from_slice(piece);
+            at = end;
+        }
+        Ok(())
+    }
+
+    /// Memory for some of the `most` bytes from `at` on, all of it zero or written since the last `reuse`; none if they
+    /// are to be written by `write`. Whoever writes to it meets no want of memory.
+    ///
+    /// # Errors
+    /// The kernel's, if it has no memory.
+    pub(crate) fn room(&mut self, at: usize, most: usize) -> Result<Option<&mut [u8]>, ObjectError> {
+        let last = if self.in_folios { self.length } else { self.present };
+        let end = last.min(at.saturating_add(most.min(STEP_BYTES)));
+        if at >= end {
+            return Ok(None);
+        }
+        match self.enter(end) {
+            Ok(()) => {}
+            Err(_) if !self.in_folios => return Ok(None),
+            Err(error) => return Err(failed("allocate a segment")(error)),
+        }
+        let former = self.present.clamp(at, end) - at;
+        let room = self.entered_mut(at..end);
+        // So few that they are in the processor's cache when the new bytes come.
+        room[..former].fill(0);
+        Ok(Some(room))
+    }
+
+    /// Gives the mapping its memory up to `end`, which is within the file.
+    fn enter(&mut self, end: usize) -> io::Result<()> {
+        let end = end.min(self.length);
+        while self.entered < end {
+            let next = self.length.min(self.entered + STEP_BYTES);
+            // SAFETY: `entered` is within the file, and the mapping is not shorter.
+            let from = unsafe { self.mapping.start.add(self.entered) };
+            // SAFETY: from there to `next` is within both; what is in it stays.
+            unsafe { madvise(from.as_ptr().cast(), next - self.entered, Advice::LinuxPopulateWrite) }?;
+            self.entered = next;
+        }
+        Ok(())
+    }
+
+    /// Bytes that `enter` has given.
+    fn entered_mut(&mut self, range: Range<usize>) -> &mut [u8] {
+        let end = range.end.min(self.entered);
+        let start = range.start.min(end);
+        // SAFETY: `entered` is within the file and the mapping, so this is memory that is zero or was written. `self` is
+        // borrowed alone for as long: nobody reads the pages, changes the file's length or writes to it.
+        unsafe { slice::from_raw_parts_mut(self.mapping.start.add(start).as_ptr(), end - start) }
+    }
+
+    /// All bytes.
+    pub(crate) const fn as_slice(&self) -> &[u8] {
+        // SAFETY: the file has `length` bytes and the mapping is not shorter. While `self` is borrowed the node does not
+        // write; others cannot, and cannot shorten the file: they have no file, or one with `SEALS`.
+        unsafe { slice::from_raw_parts(self.mapping.start.as_ptr().cast_const(), self.length) }
+    }
+}
+
+/// The bytes to map for a file of `length` bytes: its class. Large folios are not mapped beyond the file's end, where
+/// the kernel would give memory that nobody counts.
+fn mapped_bytes(length: u64, in_folios: bool) -> usize {
+    if in_folios {
+        length.next_multiple_of(rustix::param::page_size() as u64) as usize
+    } else {
+        class_of(length) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+
+    const LENGTHS: [usize; 4] = [1, 4096, FOLIO_BYTES + 1, 3 * STEP_BYTES + 4097];
+
+    fn filled(mut pages: Pages, with: u8) -> Pages {
+        let length = pages.length();
+        pages.write(0, &vec![with; length as usize]).unwrap();
+        pages
+    }
+
+    fn of_file(pages: &Pages) -> Vec<u8> {
+        let mut found = vec![0; pages.length];
+        pages.file.read_exact_at(&mut found, 0).unwrap();
+        found
+    }
+
+    #[test]
+    fn what_is_received_into_the_room_is_in_the_file_whatever_its_length() {
+        for bytes in LENGTHS {
+            let mut pages = Pages::new(bytes as u64, true).unwrap();
+            assert_eq!(pages.mapping.start.as_ptr() as usize % FOLIO_BYTES, 0);
+            let mut at = 0;
+            while let Some(room) = pages.room(at, usize::MAX).unwrap() {
+                assert!(!room.is_empty() && room.iter().all(|byte| *byte == 0));
+                room.fill(1 + (at / STEP_BYTES) as u8);
+                at += room.len();
+            }
+            assert_eq!(at, bytes);
+            assert!(pages.room(bytes, 1).unwrap().is_none() && pages.room(bytes + 1, 1).unwrap().is_none());
+            assert_eq!(pages.room(0, 1).unwrap().unwrap(), [1]);
+            let found = of_file(&pages);
+            assert!((0..).zip(&found).all(|(at, byte): (usize, _)| *byte == 1 + (at / STEP_BYTES) as u8));
+            assert!(pages.as_slice() == found);
+        }
+    }
+
+    #[test]
+    fn new_pages_without_large_folios_are_written_and_give_no_room() {
+        for bytes in LENGTHS {
+            let mut pages = Pages::new(bytes as u64, false).unwrap();
+            assert!(pages.room(0, usize::MAX).unwrap().is_none());
+            let pages = filled(pages, 3);
+            assert!(pages.as_slice() == vec![3; bytes] && of_file(&pages) == vec![3; bytes]);
+            assert_eq!(pages.entered, 0, "its pages are found when they are read");
+        }
+    }
+
+    #[test]
+    fn nothing_is_written_beyond_the_end() {
+        for in_folios in [false, true] {
+            let mut pages = Pages::new(100, in_folios).unwrap();
+            assert!(pages.write(1, &[7; 100]).is_err());
+            assert_eq!(pages.file.metadata().unwrap().len(), 100);
+        }
+    }
+
+    #[test]
+    fn a_former_objects_bytes_are_seen_by_nobody_and_its_pages_beyond_the_new_length_are_free() {
+        let page = rustix::param::page_size();
+        for (from, to, in_folios) in LENGTHS
+            .into_iter()
+            .flat_map(|from| LENGTHS.map(|to| (from, to)))
+            .flat_map(|(from, to)| [false, true].map(|in_folios| (from, to, in_folios)))
+        {
+            let pages = filled(Pages::new(from as u64, in_folios).unwrap(), 0xee);
+            let mut pages = pages.reuse(to as u64).unwrap();
+            assert_eq!(pages.file.metadata().unwrap().len() as usize, to);
+            let taken = pages.file.metadata().unwrap().blocks() as usize * 512;
+            assert!(taken <= from.min(to).next_multiple_of(page), "{taken} of {from} for {to}");
+            if let Some(room) = pages.room(to / 2, usize::MAX).unwrap() {
+                assert!(room.iter().all(|byte| *byte == 0), "{from} for {to}");
+            }
+            let pages = filled(pages, 0x11).reuse(from as u64).unwrap();
+            let pages = filled(pages, 0x22);
+            assert!(pages.as_slice() == vec![0x22; from] && of_file(&pages) == vec![0x22; from], "{from} for {to}");
+        }
+    }
+
+    #[test]
+    fn a_second_use_writes_into_the_same_pages() {
+        let bytes = 3 * STEP_BYTES;
+        let pages = filled(Pages::new(bytes as u64, false).unwrap(), 1);
+        let before = pages.mapping.start;
+        let mut pages = pages.reuse(bytes as u64 - 5).unwrap();
+        assert_eq!(pages.room(0, usize::MAX).unwrap().unwrap().len(), STEP_BYTES, "it is received where it stays");
+        let pages = filled(pages, 2);
+        assert_eq!((pages.mapping.start, pages.entered), (before, bytes - 5));
+    }
+}
