@@ -17,7 +17,7 @@ use crate::memory_counters::{Entry, MemoryCounters};
 use crate::pages::Pages;
 use crate::segment_cost::Cost;
 use crate::segment_pool::SegmentPool;
-pub use crate::segment_pool::{ClosedPool, PoolCounts};
+pub use crate::segment_pool::{ClosedPool, FreedPages, PoolCounts};
 use crate::slab::{Slabs, cell_bytes};
 
 /// The share of the process's file descriptors, and of its mappings, that segments may take: one in so many.
@@ -91,9 +91,10 @@ impl Account {
         self.pool.counts()
     }
 
-    /// Sets what living segments and free pages may take together. Until then there are no free pages.
-    pub fn set_pool_limit(&self, limit: Cost) {
-        self.pool.set_limit(limit);
+    /// Sets what living segments and free pages may take together. Until then there are no free pages. Returns those
+    /// beyond the limit.
+    pub fn set_pool_limit(&self, limit: Cost) -> FreedPages {
+        self.pool.set_limit(limit)
     }
 
     /// Frees `bytes` of the free pages, or all. Until the result is dropped, what is let go is freed too.

@@ -1,8 +1,7 @@
 //! The pool: pages of objects that are gone, for objects that come.
 //!
-//! New pages of a memfd cost the kernel twenty times what copying bytes into old ones does. A segment's pages (`pages`: a
-//! memfd and the node's mapping of it) are in one of these states:
-//!
+//! New pages of a memfd cost the kernel several times what copying bytes into old ones does. A segment's pages (`pages`:
+//! a memfd and the node's mapping of it) are in one of these states:
 //! - *filling*: a `SegmentWriter` has them alone and writes;
 //! - *in use*: sealed by type (`Segment` only reads), shared by the cache and readers of this process;
 //! - *handed out*: other processes have or had the file, which has `pages::SEALS` since before they got it;
@@ -54,8 +53,9 @@ pub(crate) struct SegmentPool {
     counters: Arc<MemoryCounters>,
     large_folios: bool,
     state: Mutex<PoolState>,
-    /// What `state` takes in bytes, to be read without the lock.
+    /// What `state` takes, to be read without the lock.
     bytes: AtomicU64,
+    segments: AtomicU64,
     reused: AtomicU64,
     made: AtomicU64,
 }
@@ -76,6 +76,13 @@ impl PoolState {
     }
 }
 
+/// Pages that have left the pool. Dropping them gives them to the kernel, which takes a while: hold no lock.
+#[derive(Debug)]
+#[must_use]
+pub struct FreedPages {
+    _pages: Vec<Pages>,
+}
+
 /// While it lives, the pool takes no pages: what is let go is freed.
 #[derive(Debug)]
 pub struct ClosedPool(Arc<SegmentPool>);
@@ -94,6 +101,7 @@ impl SegmentPool {
             large_folios,
             state: Mutex::default(),
             bytes: AtomicU64::new(0),
+            segments: AtomicU64::new(0),
             reused: AtomicU64::new(0),
             made: AtomicU64::new(0),
         }
@@ -137,13 +145,13 @@ impl SegmentPool {
         }
     }
 
-    /// Sets what all segments, with and without an object, may take together.
-    pub(crate) fn set_limit(&self, limit: Cost) {
-        self.change(|state| {
+    /// Sets what all segments, with and without an object, may take together. Returns the pages beyond.
+    pub(crate) fn set_limit(&self, limit: Cost) -> FreedPages {
+        self.take_out(|state| {
             state.limit = limit;
             let allowed = state.allowed(&self.counters);
             state.free.fit(allowed)
-        });
+        })
     }
 
     /// Frees `bytes` of the free pages, or all, and takes none until the result is dropped.
@@ -169,7 +177,8 @@ impl SegmentPool {
 
     /// What the free pages take.
     pub(crate) fn cost(&self) -> Cost {
-        self.state.lock().free.cost()
+        let [bytes, segments] = [&self.bytes, &self.segments].map(|count| count.load(Ordering::Relaxed));
+        Cost { bytes, segments }
     }
 
     /// Where segments got their pages.
@@ -180,13 +189,17 @@ impl SegmentPool {
 
     /// Makes a change, and frees the pages that it returns without the lock.
     fn change(&self, change: impl FnOnce(&mut PoolState) -> Vec<Pages>) {
-        let gone = {
-            let mut state = self.state.lock();
-            let gone = change(&mut state);
-            self.bytes.store(state.free.cost().bytes, Ordering::Relaxed);
-            gone
-        };
-        drop(gone);
+        drop(self.take_out(change));
+    }
+
+    /// Makes a change, and returns the pages that it returns.
+    fn take_out(&self, change: impl FnOnce(&mut PoolState) -> Vec<Pages>) -> FreedPages {
+        let mut state = self.state.lock();
+        let gone = change(&mut state);
+        let Cost { bytes, segments } = state.free.cost();
+        self.bytes.store(bytes, Ordering::Relaxed);
+        self.segments.store(segments, Ordering::Relaxed);
+        FreedPages { _pages: gone }
     }
 }
 

@@ -29,6 +29,9 @@ pub struct CacheStatus {
     pub budget: ByteSize,
     /// The bytes of the cached copies.
     pub kept: ByteSize,
+    /// The bytes of pages that wait for another object.
+    #[serde(default)]
+    pub pooled: ByteSize,
     /// Number of cached objects.
     pub objects: u64,
     /// Number of reads served from memory.

@@ -170,8 +170,11 @@ impl Copies for ObjectMemoryState {
     }
 
     fn tick(&self) {
-        let dropped = self.coherence.tick(self.now());
+        let now = self.now();
+        let dropped = self.coherence.tick(now);
         self.settle(dropped);
+        self.account.look_at_pool(now);
+        self.meter.pools(self.account.pooled(), self.account.pool_counts());
     }
 }
 
@@ -183,11 +186,15 @@ impl ObjectMemory {
             let cache = self.0.shelf();
             (cache.kept(), cache.reserved(), cache.budget(), cache.copies())
         };
+        let pool = self.0.account.pool_counts();
         self.0.meter.usage(MemoryUsage {
             budget: ByteSize(budget.bytes),
             kept: ByteSize(kept.bytes),
             reserved: ByteSize(reserved.bytes),
             living: ByteSize(self.0.account.living().bytes),
+            pooled: ByteSize(self.0.account.pooled().bytes),
+            segments_reused: pool.reused,
+            segments_made: pool.made,
             objects: objects as u64,
             segments: kept.segments,
             segments_max: budget.segments,
@@ -258,15 +265,17 @@ impl ObjectMemory {
         self.0.written_by_others(&object(who, bucket, key));
     }
 
-    /// Changes the bytes that segments may take. Copies beyond a lower budget are dropped before this returns; bytes
-    /// that readers hold of them are freed when the readers release them.
+    /// Changes the bytes that segments may take. Free pages and then copies beyond a lower budget are dropped before this
+    /// returns; bytes that readers hold of them are freed when the readers release them.
     pub fn set_cache_budget(&self, bytes: ByteSize) {
-        let dropped = {
+        let (freed, dropped) = {
             let mut cache = self.0.shelf();
             let budget = Cost { bytes: bytes.bytes(), ..cache.budget() };
+            let freed = self.0.account.set_pool_limit(budget);
             let beyond = self.0.beyond(&cache);
-            cache.set_budget(budget, beyond)
+            (freed, cache.set_budget(budget, beyond))
         };
+        drop(freed);
         self.0.evict(dropped);
     }
 

@@ -6,6 +6,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use metrics::{Counter, Gauge, counter, gauge};
+use nigh_data::account::PoolCounts;
 use nigh_data::segment_cost::Cost;
 use nigh_data::{ObjectEvent, ObjectObserver, ServeOutcome};
 use nigh_terms::ByteSize;
@@ -34,6 +35,12 @@ pub struct MemoryUsage {
     pub reserved: ByteSize,
     /// The bytes of all living segments, including those that only readers still hold.
     pub living: ByteSize,
+    /// The bytes of pages that wait for another object, within the budget too.
+    pub pooled: ByteSize,
+    /// Number of segments in pages of former objects.
+    pub segments_reused: u64,
+    /// Number of segments in new pages.
+    pub segments_made: u64,
     /// Number of cached objects, with bytes or with metadata only.
     pub objects: u64,
     /// Number of cached segments.
@@ -75,6 +82,9 @@ pub(crate) struct Meter {
     kept: Gauge,
     budget: Gauge,
     segments: Gauge,
+    pooled: Gauge,
+    reused_total: Counter,
+    made_total: Counter,
 }
 
 impl Meter {
@@ -91,6 +101,9 @@ impl Meter {
             kept: gauge!("nigh_objects_cache_bytes"),
             budget: gauge!("nigh_objects_cache_budget_bytes"),
             segments: gauge!("nigh_objects_cache_segments"),
+            pooled: gauge!("nigh_objects_pool_bytes"),
+            reused_total: counter!("nigh_objects_segments_total", "pages" => "reused"),
+            made_total: counter!("nigh_objects_segments_total", "pages" => "new"),
         }
     }
 
@@ -103,6 +116,13 @@ impl Meter {
         self.kept.set(kept.bytes as f64);
         self.budget.set(budget.bytes as f64);
         self.segments.set(kept.segments as f64);
+    }
+
+    /// What the pool of pages takes, and where segments got their pages so far.
+    pub(crate) fn pools(&self, pooled: Cost, counts: PoolCounts) {
+        self.pooled.set(pooled.bytes as f64);
+        self.reused_total.absolute(counts.reused);
+        self.made_total.absolute(counts.made);
     }
 
     /// The counts, added to the cache's own figures.

@@ -19,7 +19,7 @@ const SHORT: u64 = 100_001;
 fn with_pool() -> impl Iterator<Item = Arc<Account>> {
     [false, true].into_iter().map(|large_folios| {
         let account = Account::open_with(large_folios).unwrap();
-        account.set_pool_limit(Cost { bytes: 64 << 20, segments: 1000 });
+        drop(account.set_pool_limit(Cost { bytes: 64 << 20, segments: 1000 }));
         account
     })
 }
@@ -177,7 +177,7 @@ fn free_pages_yield_to_every_kind_of_object() {
     let account = Account::open_with(false).unwrap();
     let each = account.cost(LONG);
     let limit = Cost { bytes: 8 * each.bytes, segments: 100 };
-    account.set_pool_limit(limit);
+    drop(account.set_pool_limit(limit));
     let mut living: Vec<_> = (0..9).map(|_| filled(&account, LONG, 1)).collect();
     living.pop();
     assert_eq!(account.pooled(), Cost::default(), "objects take all");
@@ -203,11 +203,11 @@ fn a_lower_limit_and_who_takes_memory_back_free_pages_at_once() {
     let account = Account::open_with(false).unwrap();
     let each = account.cost(LONG);
     let limit = |times| Cost { bytes: 8 * times * each.bytes, segments: 100 };
-    account.set_pool_limit(limit(3));
+    drop(account.set_pool_limit(limit(3)));
     let pages = |count| drop((0..count).map(|_| filled(&account, LONG, 1)).collect::<Vec<_>>());
     pages(4);
     assert_eq!(account.pooled().bytes, 3 * each.bytes, "an eighth");
-    account.set_pool_limit(limit(2));
+    drop(account.set_pool_limit(limit(2)));
     assert_eq!(account.pooled().bytes, 2 * each.bytes);
     let closed = account.give_pool_back(1);
     assert_eq!(account.pooled().bytes, each.bytes);
@@ -278,7 +278,7 @@ proptest! {
     fn every_reader_sees_its_object_alone_and_all_pages_are_accounted(steps in steps(), large_folios in any::<bool>()) {
         let account = Account::open_with(large_folios).unwrap();
         let limit = Cost { bytes: 64 * OWN_MIN, segments: 100 };
-        account.set_pool_limit(limit);
+        drop(account.set_pool_limit(limit));
         let mut segments: Vec<(Segment, u8)> = Vec::new();
         let mut files: Vec<(File, u8, u64)> = Vec::new();
         for (mark, step) in (1u8..).zip(steps) {

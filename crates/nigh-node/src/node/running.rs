@@ -213,6 +213,7 @@ impl admin::AdminSource for RunningNode {
             cache: CacheStatus {
                 budget: usage.budget,
                 kept: usage.kept,
+                pooled: usage.pooled,
                 objects: usage.objects,
                 hits: usage.hits,
                 misses: usage.misses,

@@ -114,6 +114,8 @@ impl ObjectMemory {
             }
         };
         let left = carried.as_ref().map(|_| mpsc::channel(cluster::SHRINKS_WAITING));
+        let account = Account::open()?;
+        drop(account.set_pool_limit(budget));
         let back = Arc::new(WriteBack::open(store, (member, coherence.shards), Arc::clone(&clock), writes).await?);
         let inner = Arc::new(ObjectMemoryState {
             back,
@@ -125,7 +127,7 @@ impl ObjectMemory {
             outside: Mutex::default(),
             announced: Mutex::default(),
             writing: Mutex::default(),
-            account: Account::open()?,
+            account,
             order: WriteOrder::default(),
             spool,
             uploads,

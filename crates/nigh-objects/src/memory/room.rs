@@ -56,6 +56,11 @@ impl ObjectMemoryState {
         self.settle(dropped);
     }
 
+    /// The memory of all segments and of the pages that wait for another object, in bytes.
+    pub(super) fn taken(&self) -> u64 {
+        self.account.living().plus(self.account.pooled()).bytes
+    }
+
     /// The cost that counts beside the copies: what readers hold of evicted copies, and what is freed with the copies.
     pub(super) fn beyond(&self, cache: &Shelf<CachedCopy>) -> OverheadCost {
         let slack = self.account.slack();

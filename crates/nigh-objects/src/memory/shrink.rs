@@ -1,8 +1,8 @@
 //! Shrink: the cache frees memory at once, for a sandbox that grows.
 //!
-//! Copies that the store has go first. An unpushed write may go too, because its push reads it from the journal;
-//! nothing has to be pushed before. Ephemeral copies go last. The decision takes victims out of the cache under its
-//! lock; their memory is freed after that.
+//! Pages that wait for another object go first, then copies that the store has. An unpushed write may go too, because
+//! its push reads it from the journal; nothing has to be pushed before. Ephemeral copies go last. The decision takes
+//! victims out of the cache under its lock; their memory is freed after that.
 
 use std::time::Duration;
 
@@ -34,10 +34,11 @@ pub struct ShrinkResult {
 }
 
 impl ObjectMemory {
-    /// The memory of all segments now, including those that only readers still hold. Costs two loads.
+    /// The memory of all segments now, including those that only readers still hold and pages that wait for another
+    /// object. Costs a few loads.
     #[must_use]
     pub fn living(&self) -> ByteSize {
-        ByteSize(self.0.account.living().bytes)
+        ByteSize(self.0.taken())
     }
 
     /// Lowers the budget to `budget` and frees what segments take beyond it, or as much of it as nobody holds, before
@@ -65,8 +66,11 @@ impl ObjectMemory {
         let inner = &self.0;
         let is_named = inner.left.is_some();
         let mut left_copies = Vec::new();
-        let before = inner.account.living().bytes;
-        let mut shrunk = ShrinkResult::default();
+        let before = inner.taken();
+        // The pages of the copies that go are not to wait for other objects.
+        let _closed = inner.account.give_pool_back(bytes.bytes());
+        let freed = || ByteSize(before.saturating_sub(inner.taken()));
+        let mut shrunk = ShrinkResult { freed: freed(), ..ShrinkResult::default() };
         // Each copy is looked at once. Small objects share pages: the bytes that they free are known only after they
         // are dropped.
         let mut left = inner.shelf().copies();
@@ -90,7 +94,7 @@ impl ObjectMemory {
                 }
             }
             inner.evict(given.dropped);
-            shrunk.freed = ByteSize(before.saturating_sub(inner.account.living().bytes));
+            shrunk.freed = freed();
             left = if given.looked == 0 { 0 } else { left - given.looked };
         }
         (shrunk, left_copies)

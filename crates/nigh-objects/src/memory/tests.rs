@@ -10,6 +10,7 @@ mod invocations;
 mod many;
 mod notices;
 mod outside_writers;
+mod pool;
 mod races;
 mod reads;
 mod repeats;

@@ -2,6 +2,7 @@
 
 use nigh_node::features::FeaturesStatus;
 use nigh_node::status::{FastPathStatus, MemoryStatus, Status, WritesStatus};
+use nigh_terms::ByteSize;
 
 use crate::output::{self, Colour, Table, coloured};
 
@@ -138,7 +139,13 @@ pub(super) fn table(status: &Status) -> Table {
     } else {
         String::new()
     };
-    row("cached", format!("{} of {}, {}{share}{past}", cache.kept, cache.budget, count(cache.objects, "object")));
+    let pooled = if cache.pooled > ByteSize::ZERO {
+        format!("; {} wait for another object", cache.pooled)
+    } else {
+        String::new()
+    };
+    let objects = count(cache.objects, "object");
+    row("cached", format!("{} of {}, {objects}{share}{past}{pooled}", cache.kept, cache.budget));
     row("unpushed", unpushed(&status.writes));
     if let Some(fast) = &status.fast_path {
         row("held", held(fast));
@@ -177,8 +184,6 @@ pub(super) fn table(status: &Status) -> Table {
 
 #[cfg(test)]
 mod tests {
-    use nigh_terms::ByteSize;
-
     use super::*;
 
     #[test]
