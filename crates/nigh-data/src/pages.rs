@@ -16,7 +16,7 @@ use std::os::unix::fs::FileExt;
 use std::ptr::{self, NonNull};
 use std::slice;
 
-use rustix::fs::SealFlags;
+use rustix::fs::{FallocateFlags, SealFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
 use crate::ObjectError;
@@ -139,6 +139,18 @@ impl Pages {
         // A multiple of any page's size.
         self.entered = self.entered.min(self.present) / STEP_BYTES * STEP_BYTES;
         Ok(self)
+    }
+
+    /// The file alone, whose memory is all there and all zero, for another process to fill.
+    ///
+    /// # Errors
+    /// The system's; the pages are freed then.
+    pub(crate) fn into_cleared(mut self) -> io::Result<File> {
+        let former = self.present;
+        self.enter(former)?;
+        self.entered_mut(0..former).fill(0);
+        rustix::fs::fallocate(&self.file, FallocateFlags::empty(), 0, self.length as u64)?;
+        Ok(self.file)
     }
 
     /// How many bytes they are for.
@@ -317,6 +329,19 @@ mod tests {
             let pages = filled(pages, 0x11).reuse(from as u64).unwrap();
             let pages = filled(pages, 0x22);
             assert!(pages.as_slice() == vec![0x22; from] && of_file(&pages) == vec![0x22; from], "{from} for {to}");
+        }
+    }
+
+    #[test]
+    fn a_file_for_another_process_is_whole_and_zero() {
+        for (from, to) in [(3 * STEP_BYTES, STEP_BYTES + 1), (STEP_BYTES + 1, 3 * STEP_BYTES)] {
+            let pages = filled(Pages::new(from as u64, false).unwrap(), 0xee).reuse(to as u64).unwrap();
+            let file = pages.into_cleared().unwrap();
+            let mut found = vec![1; to];
+            file.read_exact_at(&mut found, 0).unwrap();
+            assert!(found == vec![0; to]);
+            let taken = to.next_multiple_of(rustix::param::page_size()) as u64;
+            assert_eq!((file.metadata().unwrap().len(), file.metadata().unwrap().blocks() * 512), (to as u64, taken));
         }
     }
 

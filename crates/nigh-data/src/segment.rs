@@ -310,16 +310,25 @@ pub struct ClientSegment {
 }
 
 impl ClientSegment {
-    /// Makes one. It blocks: the kernel clears the pages, in the caller's time.
+    /// Makes one. It blocks: the pages are cleared, in the caller's time.
     pub fn new(account: &Arc<Account>, length: u64) -> Result<Self, ObjectError> {
-        let (file, entry) = (memfd()?, account.enter(length));
-        account.pool.fit();
+        let entry = account.enter(length);
+        let file = match account.pool.cleared(length) {
+            Some(file) => file,
+            None => Self::allocated(length)?,
+        };
+        rustix::fs::fcntl_add_seals(&file, SEALS_TO_FILL).map_err(|error| failed("seal a segment")(error.into()))?;
+        Ok(Self { file, handed_out: HandedOut::default(), length, entry })
+    }
+
+    /// A new file whose memory is all there.
+    fn allocated(length: u64) -> Result<File, ObjectError> {
+        let file = memfd()?;
         if length > 0 {
             rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, length)
                 .map_err(|error| failed("allocate a segment")(error.into()))?;
         }
-        rustix::fs::fcntl_add_seals(&file, SEALS_TO_FILL).map_err(|error| failed("seal a segment")(error.into()))?;
-        Ok(Self { file, handed_out: HandedOut::default(), length, entry })
+        Ok(file)
     }
 
     /// Its length.

@@ -15,13 +15,15 @@
 //! No byte of a former object is read again. A segment is sealed only when all its bytes were written; memory into which
 //! bytes are received is cleared before (`Pages::room`); and the file ends where the object does: pages beyond are given
 //! back to the kernel, which clears the rest of the last one. So a mapping of the whole file shows nothing else, its size
-//! is the object's, and it does not matter whose the former object was.
+//! is the object's, and it does not matter whose the former object was. Pages that a client is to fill are cleared whole.
 //!
 //! Free pages are the node's own memory and count against the cache's budget after everything else: they take what
 //! objects leave of it, an eighth of it at most, in bytes and in segments. They go before any cached copy does, when the
 //! budget shrinks, an object needs memory that no free pages have, or a sandbox grows; and when nobody has needed them
 //! for `LOOK_AGAIN` to twice as long. A pool is told its budget (`set_limit`); without one it keeps nothing.
 
+use std::fs::File;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -30,6 +32,7 @@ use nigh_terms::Monotonic;
 use parking_lot::Mutex;
 
 use crate::ObjectError;
+use crate::account::OWN_MIN;
 use crate::free_pages::{FreePages, allowed};
 use crate::memory_counters::{Entry, MemoryCounters};
 use crate::pages::Pages;
@@ -109,20 +112,34 @@ impl SegmentPool {
 
     /// Pages for an object of `length` bytes, which is counted already: free ones of its class, or new ones.
     pub(crate) fn pages(&self, length: u64) -> Result<Pages, ObjectError> {
+        match self.take(length, Ok) {
+            Some(pages) => Ok(pages),
+            None => Pages::new(length, self.large_folios),
+        }
+    }
+
+    /// The file of free pages for a client to fill, of `length` bytes, which are counted already; none if there are no
+    /// free pages of the class. It is all zero and has no seals.
+    pub(crate) fn cleared(&self, length: u64) -> Option<File> {
+        if length < OWN_MIN {
+            self.fit();
+            return None;
+        }
+        self.take(length, Pages::into_cleared)
+    }
+
+    /// Takes free pages for `length` bytes, if there are any. Pages that cannot be used again are freed.
+    fn take<T>(&self, length: u64, then: impl FnOnce(Pages) -> io::Result<T>) -> Option<T> {
         let mut taken = None;
         self.change(|state| {
             taken = state.free.take(length);
             Vec::new()
         });
-        // Pages that cannot be used again are freed.
-        let reused = taken.and_then(|pages| pages.reuse(length).ok());
+        let reused = taken.and_then(|pages| pages.reuse(length).and_then(then).ok());
         self.fit();
-        if let Some(pages) = reused {
-            self.reused.fetch_add(1, Ordering::Relaxed);
-            return Ok(pages);
-        }
-        self.made.fetch_add(1, Ordering::Relaxed);
-        Pages::new(length, self.large_folios)
+        let count = if reused.is_some() { &self.reused } else { &self.made };
+        count.fetch_add(1, Ordering::Relaxed);
+        reused
     }
 
     /// Takes the pages of a segment that is gone, or frees them. Nobody else has them, or can get them.

@@ -146,6 +146,26 @@ fn what_a_client_has_filled_is_never_used_again() {
 }
 
 #[test]
+fn what_a_client_fills_may_be_in_used_pages_which_show_it_nothing_and_can_be_sealed() {
+    for account in with_pool() {
+        drop(filled(&account, LONG, 0xee));
+        let open = ClientSegment::new(&account, SHORT).unwrap();
+        assert_eq!((reused(&account), account.pooled()), (1, Cost::default()));
+        let file = File::from(open.hand_out().unwrap());
+        assert!(file.set_len(LONG).is_err() && file.set_len(0).is_err());
+        // SAFETY: the file's length cannot change, and this test alone writes to it.
+        let mut map = unsafe { memmap2::MmapMut::map_mut(&file) }.unwrap();
+        assert!(map.len() as u64 == SHORT && map.iter().all(|byte| *byte == 0));
+        map.fill(5);
+        drop(map);
+        let SealResult::Sealed(segment) = open.seal().unwrap() else { panic!("the node maps it for writing still") };
+        assert!(file.write_at(b"late", 0).is_err());
+        assert!(segment.as_slice() == vec![5; SHORT as usize]);
+        assert_eq!(segment.cost(), account.cost(SHORT));
+    }
+}
+
+#[test]
 fn an_object_that_breaks_off_leaves_no_pages() {
     for account in with_pool() {
         let mut filling = SegmentWriter::new(&account, LONG).unwrap();

@@ -2,12 +2,15 @@
 //! does nothing else. The store behind makes them up, so that no disk is measured.
 //!
 //! It tells the process's own memory (RssAnon, proc_pid_status(5)) an object, without the key's text; the objects' bytes
-//! are in shared files, and told beside.
+//! are in shared files, and told beside. After that, what a segment's pages cost (`segments`).
+
+mod segments;
 
 use clap::Args;
 use nigh_terms::ByteSize;
 use serde::Serialize;
 
+use self::segments::SegmentRow;
 use super::{Figures, RatioTarget};
 use crate::LabError;
 use crate::instrument::machine::Machine;
@@ -35,6 +38,7 @@ pub(super) struct MemoryReport {
     overhead_bytes: f64,
     /// What the cache's budget counts for all of them.
     counted_bytes: u64,
+    segments: Vec<SegmentRow>,
     #[serde(flatten)]
     figures: Figures,
 }
@@ -60,6 +64,7 @@ pub(super) async fn run(length: &MemoryLength, machine: Machine) -> Result<Memor
     }
     let key_bytes = key(0)?.as_str().len() as u64;
     let overhead_bytes = after.saturating_sub(before) as f64 / (objects - warm) as f64 - key_bytes as f64;
+    let segments = segments::measure()?;
     let mut figures = Figures::default();
     figures.add("overhead_bytes_per_object", overhead_bytes, RatioTarget::AtMost(OVERHEAD_MAX));
     Ok(MemoryReport {
@@ -69,6 +74,7 @@ pub(super) async fn run(length: &MemoryLength, machine: Machine) -> Result<Memor
         key_bytes,
         overhead_bytes,
         counted_bytes: usage.living.bytes(),
+        segments,
         figures,
     })
 }
