@@ -22,7 +22,8 @@ use crate::slab::{Slabs, cell_bytes};
 
 /// The share of the process's file descriptors, and of its mappings, that segments may take: one in so many.
 const SHARE: u64 = 2;
-/// Where there are few file descriptors, segments may take one in so many, and the rest is for sandboxes and connections.
+/// Where there are few file descriptors, segments may take one in so many, and the rest is for sandboxes and
+/// connections.
 const SHARE_OF_FEW: u64 = 4;
 /// Segments take more than `SHARE_OF_FEW` only of what is beyond so many file descriptors for others.
 const LEFT_TO_OTHERS: u64 = 11_264;

@@ -12,8 +12,8 @@ const CLASS_MIN: u64 = 64 << 10;
 /// Free pages take one part in so many of what all segments may take.
 const SHARE: u64 = 8;
 
-/// The class of pages for `length` bytes: a power of two, or one and a half times one. Pages of a class are at most half
-/// again as many as an object of the class needs.
+/// The class of pages for `length` bytes: a power of two, or one and a half times one. Pages of a class are at most
+/// half again as many as an object of the class needs.
 pub(crate) const fn class_of(length: u64) -> u64 {
     if length <= CLASS_MIN {
         return CLASS_MIN;

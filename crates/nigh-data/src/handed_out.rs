@@ -6,9 +6,9 @@
 //! on its way through a socket, a mapping whose descriptor was closed and a child's inherited descriptor are all the
 //! same file.
 //!
-//! A lease does not tell of *pages* that a process has without the file: splice(2) puts them into a pipe, sendfile(2) and
-//! MSG_ZEROCOPY into a socket, direct input and output pins them. So memory that was handed out once is freed in the
-//! end, when the kernel gives those pages to nobody else, and never written again (`segment_pool`).
+//! A lease does not tell of *pages* that a process has without the file: splice(2) puts them into a pipe, sendfile(2)
+//! and MSG_ZEROCOPY into a socket, direct input and output pins them. So memory that was handed out once is freed in
+//! the end, when the kernel gives those pages to nobody else, and never written again (`segment_pool`).
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};

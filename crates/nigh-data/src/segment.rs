@@ -1,10 +1,10 @@
 //! Segments: an object's bytes in memory, sealed once written, shared by every reader.
 //!
-//! An object of 64 KiB and more is one memfd, written by nobody after `seal`. It can be handed to other processes, which
-//! can neither grow, shrink nor write it (memfd_create(2), F_SEAL_*; `handed_out`); one that never was leaves its pages to
-//! another object (`segment_pool`). A smaller one lives in a cell of a `slab`, which is never handed out. A slice of the
-//! bytes is handed out without a copy and keeps them alive. What all living segments take, those that readers hold beyond
-//! the cache included, is in their `Account`.
+//! An object of 64 KiB and more is one memfd, written by nobody after `seal`. It can be handed to other processes,
+//! which can neither grow, shrink nor write it (memfd_create(2), F_SEAL_*; `handed_out`); one that never was leaves its
+//! pages to another object (`segment_pool`). A smaller one lives in a cell of a `slab`, which is never handed out. A
+//! slice of the bytes is handed out without a copy and keeps them alive. What all living segments take, those that
+//! readers hold beyond the cache included, is in their `Account`.
 
 use std::fs::File;
 use std::ops::Range;
@@ -364,8 +364,8 @@ impl ClientSegment {
         let map = if length == 0 {
             None
         } else {
-            // Its pages are found when they are read: many are read by other processes only, and freeing what nobody has
-            // looked at is cheaper. SAFETY: no one can write to a file with these seals, or shorten it.
+            // Its pages are found when they are read: many are read by other processes only, and freeing what nobody
+            // has looked at is cheaper. SAFETY: no one can write to a file with these seals, or shorten it.
             Some(unsafe { MmapOptions::new().map(&file) }.map_err(failed("map a segment"))?)
         };
         let memory = OwnMemory::Client { map, file };

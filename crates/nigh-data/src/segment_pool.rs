@@ -1,7 +1,7 @@
 //! The pool: pages of objects that are gone, for objects that come.
 //!
-//! New pages of a memfd cost the kernel several times what copying bytes into old ones does. A segment's pages (`pages`:
-//! a memfd and the node's mapping of it) are in one of these states:
+//! New pages of a memfd, and freeing them, cost the kernel several times what copying bytes into old ones does. A
+//! segment's pages (`pages`: a memfd and the node's mapping of it) are in one of these states:
 //! - *filling*: a `SegmentWriter` has them alone and writes;
 //! - *in use*: sealed by type (`Segment` only reads), shared by the cache and readers of this process;
 //! - *handed out*: other processes have or had the file, which has `pages::SEALS` since before they got it;
@@ -9,21 +9,21 @@
 //!
 //! Pages become free when the last reader in this process lets them go and no other process ever had the file: then no
 //! reader is left anywhere, and none can come. Pages that were handed out are freed instead. A write lease would show
-//! that nobody has the file open or mapped, but not that nobody has its pages: a reader may have spliced them into a pipe
-//! or be sending them, and would see the next object's bytes in them, whosever that is (`handed_out`).
+//! that nobody has the file open or mapped, but not that nobody has its pages: a reader may have spliced them into a
+//! pipe or be sending them, and would see the next object's bytes in them, whosever that is (`handed_out`).
 //!
-//! No byte of a former object is read again. A segment is sealed only when all its bytes were written; memory into which
-//! bytes are received is cleared before (`Pages::room`); and the file ends where the object does: pages beyond are given
-//! back to the kernel, which clears the rest of the last one. So a mapping of the whole file shows nothing else, its size
-//! is the object's, and it does not matter whose the former object was. Pages that a client is to fill are cleared whole.
+//! No byte of a former object is read again. A segment is sealed only when all its bytes were written; memory into
+//! which bytes are received is cleared before (`Pages::room`); and the file ends where the object does: pages beyond
+//! are given back to the kernel, which clears the rest of the last one. So a mapping of the whole file shows nothing
+//! else, its size is the object's, and it does not matter whose the former object was. Pages that a client is to fill
+//! are cleared whole.
 //!
 //! Free pages are the node's own memory and count against the cache's budget after everything else: they take what
-//! objects leave of it, an eighth of it at most, in bytes and in segments. They go before any cached copy does, when the
-//! budget shrinks, an object needs memory that no free pages have, or a sandbox grows; and when nobody has needed them
-//! for `LOOK_AGAIN` to twice as long. A pool is told its budget (`set_limit`); without one it keeps nothing.
+//! objects leave of it, an eighth of it at most, in bytes and in segments. They go before any cached copy does, when
+//! the budget shrinks, an object needs memory that no free pages have, or a sandbox grows; and when nobody has needed
+//! them for `LOOK_AGAIN` to twice as long. A pool is told its budget (`set_limit`); without one it keeps nothing.
 
 use std::fs::File;
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -129,13 +129,13 @@ impl SegmentPool {
     }
 
     /// Takes free pages for `length` bytes, if there are any. Pages that cannot be used again are freed.
-    fn take<T>(&self, length: u64, then: impl FnOnce(Pages) -> io::Result<T>) -> Option<T> {
+    fn take<T>(&self, length: u64, then: impl FnOnce(Pages) -> Result<T, ObjectError>) -> Option<T> {
         let mut taken = None;
         self.change(|state| {
             taken = state.free.take(length);
             Vec::new()
         });
-        let reused = taken.and_then(|pages| pages.reuse(length).and_then(then).ok());
+        let reused = taken.and_then(|pages| then(pages.reuse(length).ok()?).ok());
         self.fit();
         let count = if reused.is_some() { &self.reused } else { &self.made };
         count.fetch_add(1, Ordering::Relaxed);

@@ -265,8 +265,8 @@ impl ObjectMemory {
         self.0.written_by_others(&object(who, bucket, key));
     }
 
-    /// Changes the bytes that segments may take. Free pages and then copies beyond a lower budget are dropped before this
-    /// returns; bytes that readers hold of them are freed when the readers release them.
+    /// Changes the bytes that segments may take. Free pages and then copies beyond a lower budget are dropped before
+    /// this returns; bytes that readers hold of them are freed when the readers release them.
     pub fn set_cache_budget(&self, bytes: ByteSize) {
         let (freed, dropped) = {
             let mut cache = self.0.shelf();

@@ -1,4 +1,3 @@
-use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
@@ -176,8 +175,8 @@ fn an_object_that_breaks_off_leaves_no_pages() {
 }
 
 #[test]
-fn bytes_are_received_straight_into_used_pages_which_are_cleared_before() {
-    for account in with_pool() {
+fn bytes_are_received_straight_into_used_large_folios_which_are_cleared_before() {
+    for account in with_pool().skip(1) {
         drop(filled(&account, LONG, 0xee));
         let mut filling = SegmentWriter::new(&account, SHORT).unwrap();
         filling.append(&[7; 1000]).unwrap();

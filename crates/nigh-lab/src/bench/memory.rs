@@ -1,8 +1,8 @@
-//! What a cached object takes beside its bytes: many small objects, read once each into the memory of this process, which
-//! does nothing else. The store behind makes them up, so that no disk is measured.
+//! What a cached object takes beside its bytes: many small objects, read once each into the memory of this process,
+//! which does nothing else. The store behind makes them up, so that no disk is measured.
 //!
-//! It tells the process's own memory (RssAnon, proc_pid_status(5)) an object, without the key's text; the objects' bytes
-//! are in shared files, and told beside. After that, what a segment's pages cost (`segments`).
+//! It tells the process's own memory (RssAnon, proc_pid_status(5)) an object, without the key's text; the objects'
+//! bytes are in shared files, and told beside. After that, what a segment's pages cost (`segments`).
 
 mod segments;
 
