@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::segment_cost::Cost;
 
 /// The smallest class.
-const CLASS_MIN: u64 = 64 << 10;
+pub(crate) const CLASS_MIN: u64 = 64 << 10;
 /// Free pages take one part in so many of what all segments may take.
 const SHARE: u64 = 8;
 

@@ -32,8 +32,7 @@ use nigh_terms::Monotonic;
 use parking_lot::Mutex;
 
 use crate::ObjectError;
-use crate::account::OWN_MIN;
-use crate::free_pages::{FreePages, allowed};
+use crate::free_pages::{CLASS_MIN, FreePages, allowed};
 use crate::memory_counters::{Entry, MemoryCounters};
 use crate::pages::Pages;
 use crate::segment_cost::Cost;
@@ -118,10 +117,10 @@ impl SegmentPool {
         }
     }
 
-    /// The file of free pages for a client to fill, of `length` bytes, which are counted already; none if there are no
-    /// free pages of the class. It is all zero and has no seals.
+    /// The file of free pages for a client to fill, of `length` bytes, which are counted already; none if there are none
+    /// of the class, or for fewer bytes than a class has. It is all zero and has no seals.
     pub(crate) fn cleared(&self, length: u64) -> Option<File> {
-        if length < OWN_MIN {
+        if length < CLASS_MIN {
             self.fit();
             return None;
         }
