@@ -83,6 +83,9 @@ impl<P> FreePages<P> {
 
     /// The pages to be freed, so that those that stay take what is `allowed`.
     pub(crate) fn fit(&mut self, allowed: Cost) -> Vec<P> {
+        if self.cost.fits(allowed) {
+            return Vec::new();
+        }
         self.free_while(|cost, _| !cost.fits(allowed))
     }
 
