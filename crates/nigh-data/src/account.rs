@@ -69,7 +69,7 @@ impl Account {
 
     /// What a segment of its own of `length` bytes takes; an empty one a page, for its inode.
     pub fn cost_of_own(&self, length: u64) -> Cost {
-        Cost { bytes: length.max(1).next_multiple_of(self.counters.page()), segments: 1 }
+        self.counters.cost_of_own(length)
     }
 
     /// What all living segments take; free pages are not in it.
@@ -102,6 +102,16 @@ impl Account {
     #[must_use]
     pub fn give_pool_back(&self, bytes: u64) -> ClosedPool {
         self.pool.give_back(bytes)
+    }
+
+    /// True if spare pages are to be made, because the last free ones of a size were taken.
+    pub fn wants_spares(&self) -> bool {
+        self.pool.wants_spares()
+    }
+
+    /// Makes spare pages for the next objects, within what free pages may take. It blocks for as long as new pages take.
+    pub fn make_spares(&self) {
+        self.pool.make_spares();
     }
 
     /// Frees pages that no object has needed for a while. Call it every second or so.

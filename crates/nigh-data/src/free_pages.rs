@@ -9,6 +9,8 @@ use crate::segment_cost::Cost;
 
 /// The smallest class.
 pub(crate) const CLASS_MIN: u64 = 64 << 10;
+/// So many classes may wait for spare pages; further ones get none.
+const WANTED_MAX: usize = 16;
 /// Free pages take one part in so many of what all segments may take.
 const SHARE: u64 = 8;
 
@@ -43,6 +45,8 @@ pub(crate) struct FreePages<P> {
     /// By class; those that have been free longest first.
     classes: BTreeMap<u64, VecDeque<Free<P>>>,
     cost: Cost,
+    /// Lengths of objects whose classes are to get spare pages: those that came first are first.
+    wanted: VecDeque<u64>,
     next: u64,
     /// Those with a smaller number were free already when `unused` was last called.
     seen: u64,
@@ -50,7 +54,7 @@ pub(crate) struct FreePages<P> {
 
 impl<P> Default for FreePages<P> {
     fn default() -> Self {
-        Self { classes: BTreeMap::new(), cost: Cost::default(), next: 0, seen: 0 }
+        Self { classes: BTreeMap::new(), cost: Cost::default(), wanted: VecDeque::new(), next: 0, seen: 0 }
     }
 }
 
@@ -60,12 +64,34 @@ impl<P> FreePages<P> {
         self.cost
     }
 
-    /// Pages for `length` bytes, if there are any.
+    /// Pages for `length` bytes, if there are any. If none are left then, spare ones are wanted.
     pub(crate) fn take(&mut self, length: u64) -> Option<P> {
         let class = class_of(length);
-        let free = self.classes.get_mut(&class)?.pop_back()?;
-        self.left(class, free.cost);
-        Some(free.pages)
+        let free = self.classes.get_mut(&class).and_then(VecDeque::pop_back);
+        self.left(class, free.as_ref().map_or(Cost::default(), |free| free.cost));
+        let is_wanted = self.wanted.iter().any(|other| class_of(*other) == class);
+        if !self.classes.contains_key(&class) && !is_wanted && self.wanted.len() < WANTED_MAX {
+            self.wanted.push_back(length);
+        }
+        free.map(|free| free.pages)
+    }
+
+    /// Whether spare pages are wanted.
+    pub(crate) fn wants_spares(&self) -> bool {
+        !self.wanted.is_empty()
+    }
+
+    /// For how many bytes the next spare pages are to be made, which take what `cost` says, so that all take what is
+    /// `allowed`.
+    pub(crate) fn next_spare(&mut self, allowed: Cost, cost: impl Fn(u64) -> Cost) -> Option<u64> {
+        while let Some(length) = self.wanted.front().copied() {
+            let is_there = self.classes.contains_key(&class_of(length));
+            if !is_there && self.cost.plus(cost(length)).fits(allowed) {
+                return Some(length);
+            }
+            self.wanted.pop_front();
+        }
+        None
     }
 
     /// Keeps the pages of an object of `length` bytes. Returns those to be freed, so that all take what is `allowed`.
@@ -154,6 +180,34 @@ mod tests {
         assert!(free.put("b", one.bytes, one, all).is_empty());
         assert_eq!(free.unused(), ["a"]);
         assert_eq!((free.unused(), free.cost()), (vec!["b"], Cost::default()));
+    }
+
+    #[test]
+    fn a_class_whose_last_pages_were_taken_gets_others_as_far_as_is_allowed() {
+        let cost = |length| Cost { bytes: length, segments: 1 };
+        let all = Cost { bytes: 300 * KIB, segments: 9 };
+        let mut free = FreePages::default();
+        assert!(!free.wants_spares() && free.next_spare(all, cost).is_none());
+        assert_eq!((free.take(100 * KIB), free.take(110 * KIB), free.take(250 * KIB)), (None, None, None));
+        let mut made = Vec::new();
+        while let Some(length) = free.next_spare(all, cost) {
+            assert!(free.put(made.len(), length, cost(length), all).is_empty());
+            made.push(length / KIB);
+        }
+        assert_eq!(made, [100], "one a class, and the larger one's pages would be too many");
+        assert!(!free.wants_spares());
+        assert!(free.take(110 * KIB).is_some() && free.wants_spares());
+        assert!(free.put(7, 100 * KIB, cost(100 * KIB), all).is_empty());
+        assert!(free.next_spare(all, cost).is_none() && !free.wants_spares(), "others came back");
+    }
+
+    #[test]
+    fn few_classes_wait_for_spare_pages() {
+        let mut free: FreePages<u8> = FreePages::default();
+        for power in 17..60 {
+            assert!(free.take(1 << power).is_none());
+        }
+        assert_eq!(free.wanted.len(), WANTED_MAX);
     }
 
     #[derive(Clone, Debug)]

@@ -41,6 +41,11 @@ impl MemoryCounters {
         self.page
     }
 
+    /// What a segment of its own of `length` bytes takes; an empty one a page, for its inode.
+    pub(crate) fn cost_of_own(&self, length: u64) -> Cost {
+        Cost { bytes: length.max(1).next_multiple_of(self.page), segments: 1 }
+    }
+
     /// The memory of all living segments.
     pub(crate) fn living(&self) -> Cost {
         let (own, pages) = (self.own.load(Ordering::Relaxed), self.pages.load(Ordering::Relaxed));

@@ -18,6 +18,9 @@
 //! else, its size is the object's, and it does not matter whose the former object was. Pages that a client is to fill
 //! are cleared whole.
 //!
+//! Pages that were handed out, or that a client fills, do not come back. When the last free pages of a class are taken,
+//! spare ones are made beside the work (`make_spares`), so that the next object of the class does not wait for them.
+//!
 //! Free pages are the node's own memory and count against the cache's budget after everything else: they take what
 //! objects leave of it, an eighth of it at most, in bytes and in segments. They go before any cached copy does, when
 //! the budget shrinks, an object needs memory that no free pages have, or a sandbox grows; and when nobody has needed
@@ -25,7 +28,7 @@
 
 use std::fs::File;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use nigh_terms::Monotonic;
@@ -43,8 +46,8 @@ const LOOK_AGAIN: Duration = Duration::from_secs(10);
 /// Where segments get their pages, since the pool was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolCounts {
-    /// Segments in pages of former objects.
-    pub reused: u64,
+    /// Segments in pages of the pool.
+    pub pooled: u64,
     /// Segments in new pages.
     pub made: u64,
 }
@@ -58,7 +61,11 @@ pub(crate) struct SegmentPool {
     /// What `state` takes, to be read without the lock.
     bytes: AtomicU64,
     segments: AtomicU64,
-    reused: AtomicU64,
+    /// Spare pages are wanted, as `state` says.
+    wants: AtomicBool,
+    /// A thread makes spare pages.
+    is_making: AtomicBool,
+    pooled: AtomicU64,
     made: AtomicU64,
 }
 
@@ -104,7 +111,9 @@ impl SegmentPool {
             state: Mutex::default(),
             bytes: AtomicU64::new(0),
             segments: AtomicU64::new(0),
-            reused: AtomicU64::new(0),
+            wants: AtomicBool::new(false),
+            is_making: AtomicBool::new(false),
+            pooled: AtomicU64::new(0),
             made: AtomicU64::new(0),
         }
     }
@@ -136,7 +145,7 @@ impl SegmentPool {
         });
         let reused = taken.and_then(|pages| then(pages.reuse(length).ok()?).ok());
         self.fit();
-        let count = if reused.is_some() { &self.reused } else { &self.made };
+        let count = if reused.is_some() { &self.pooled } else { &self.made };
         count.fetch_add(1, Ordering::Relaxed);
         reused
     }
@@ -149,6 +158,38 @@ impl SegmentPool {
             let allowed = state.allowed(&self.counters);
             state.free.put(pages, length, cost, allowed)
         });
+    }
+
+    /// Whether spare pages are to be made.
+    pub(crate) fn wants_spares(&self) -> bool {
+        self.wants.load(Ordering::Relaxed)
+    }
+
+    /// Makes the spare pages that are wanted and allowed, unless another thread does. If the kernel has no memory for
+    /// them, it makes none: whoever needs pages hears of that.
+    pub(crate) fn make_spares(&self) {
+        if self.is_making.swap(true, Ordering::Acquire) {
+            return;
+        }
+        while let Some(length) = self.next_spare()
+            && let Ok(pages) = Pages::spare(length, self.large_folios)
+        {
+            self.change(|state| {
+                let allowed = state.allowed(&self.counters);
+                state.free.put(pages, length, self.counters.cost_of_own(length), allowed)
+            });
+        }
+        self.is_making.store(false, Ordering::Release);
+    }
+
+    fn next_spare(&self) -> Option<u64> {
+        let mut next = None;
+        self.change(|state| {
+            let allowed = state.allowed(&self.counters);
+            next = state.free.next_spare(allowed, |length| self.counters.cost_of_own(length));
+            Vec::new()
+        });
+        next
     }
 
     /// Frees what the segments of objects leave no room for.
@@ -199,8 +240,8 @@ impl SegmentPool {
 
     /// Where segments got their pages.
     pub(crate) fn counts(&self) -> PoolCounts {
-        let [reused, made] = [&self.reused, &self.made].map(|count| count.load(Ordering::Relaxed));
-        PoolCounts { reused, made }
+        let [pooled, made] = [&self.pooled, &self.made].map(|count| count.load(Ordering::Relaxed));
+        PoolCounts { pooled, made }
     }
 
     /// Makes a change, and frees the pages that it returns without the lock.
@@ -215,6 +256,7 @@ impl SegmentPool {
         let Cost { bytes, segments } = state.free.cost();
         self.bytes.store(bytes, Ordering::Relaxed);
         self.segments.store(segments, Ordering::Relaxed);
+        self.wants.store(state.free.wants_spares(), Ordering::Relaxed);
         FreedPages { _pages: gone }
     }
 }

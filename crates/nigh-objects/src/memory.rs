@@ -193,7 +193,7 @@ impl ObjectMemory {
             reserved: ByteSize(reserved.bytes),
             living: ByteSize(self.0.account.living().bytes),
             pooled: ByteSize(self.0.account.pooled().bytes),
-            segments_reused: pool.reused,
+            segments_pooled: pool.pooled,
             segments_made: pool.made,
             objects: objects as u64,
             segments: kept.segments,

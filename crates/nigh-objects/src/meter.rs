@@ -37,8 +37,8 @@ pub struct MemoryUsage {
     pub living: ByteSize,
     /// The bytes of pages that wait for another object, within the budget too.
     pub pooled: ByteSize,
-    /// Number of segments in pages of former objects.
-    pub segments_reused: u64,
+    /// Number of segments in pages of the pool.
+    pub segments_pooled: u64,
     /// Number of segments in new pages.
     pub segments_made: u64,
     /// Number of cached objects, with bytes or with metadata only.
@@ -83,7 +83,7 @@ pub(crate) struct Meter {
     budget: Gauge,
     segments: Gauge,
     pooled: Gauge,
-    reused_total: Counter,
+    pooled_total: Counter,
     made_total: Counter,
 }
 
@@ -102,7 +102,7 @@ impl Meter {
             budget: gauge!("nigh_objects_cache_budget_bytes"),
             segments: gauge!("nigh_objects_cache_segments"),
             pooled: gauge!("nigh_objects_pool_bytes"),
-            reused_total: counter!("nigh_objects_segments_total", "pages" => "reused"),
+            pooled_total: counter!("nigh_objects_segments_total", "pages" => "pooled"),
             made_total: counter!("nigh_objects_segments_total", "pages" => "new"),
         }
     }
@@ -121,7 +121,7 @@ impl Meter {
     /// What the pool of pages takes, and where segments got their pages so far.
     pub(crate) fn pools(&self, pooled: Cost, counts: PoolCounts) {
         self.pooled.set(pooled.bytes as f64);
-        self.reused_total.absolute(counts.reused);
+        self.pooled_total.absolute(counts.pooled);
         self.made_total.absolute(counts.made);
     }
 

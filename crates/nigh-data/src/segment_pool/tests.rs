@@ -29,8 +29,8 @@ fn filled(account: &Arc<Account>, length: u64, with: u8) -> Segment {
     filling.seal().unwrap()
 }
 
-fn reused(account: &Account) -> u64 {
-    account.pool_counts().reused
+fn from_pool(account: &Account) -> u64 {
+    account.pool_counts().pooled
 }
 
 #[test]
@@ -39,9 +39,9 @@ fn the_next_object_of_a_class_gets_the_pages_of_the_last_one_and_nothing_more() 
         for (first, second) in [(LONG, SHORT), (SHORT, LONG)] {
             drop(filled(&account, first, 1));
             assert_eq!((account.living(), account.pooled()), (Cost::default(), account.cost(first)));
-            let before = reused(&account);
+            let before = from_pool(&account);
             let segment = filled(&account, second, 2);
-            assert_eq!(reused(&account), before + 1);
+            assert_eq!(from_pool(&account), before + 1);
             assert_eq!((account.living(), account.pooled()), (account.cost(second), Cost::default()));
             assert!(segment.as_slice() == vec![2; second as usize]);
             // Whoever has its file finds the object's size, and nothing beyond it.
@@ -57,7 +57,7 @@ fn a_reader_that_maps_to_the_end_of_the_last_page_sees_the_object_and_then_zeros
     for account in with_pool() {
         drop(filled(&account, LONG, 0xee));
         let segment = filled(&account, SHORT, 2);
-        assert_eq!(reused(&account), 1);
+        assert_eq!(from_pool(&account), 1);
         let file = File::from(segment.hand_out().unwrap().unwrap());
         let whole = SHORT.next_multiple_of(rustix::param::page_size() as u64) as usize;
         // SAFETY: nobody can change or shorten the file, and its last page is whole.
@@ -75,7 +75,7 @@ fn what_a_reader_here_has_is_not_used_again_until_the_reader_lets_it_go() {
         drop(segment);
         assert_eq!(account.pooled(), Cost::default());
         let other = filled(&account, LONG, 2);
-        assert_eq!((&bytes[..], reused(&account)), (&[1; 6][..], 0));
+        assert_eq!((&bytes[..], from_pool(&account)), (&[1; 6][..], 0));
         drop((bytes, other));
         assert_eq!(account.pooled().segments, 2);
     }
@@ -94,7 +94,7 @@ fn a_descriptor_or_a_mapping_of_another_process_keeps_its_pages_for_good() {
         file.read_exact_at(&mut read, 0).unwrap();
         drop(file);
         assert!(read == vec![1; LONG as usize] && map[..] == read[..]);
-        assert_eq!((reused(&account), account.pooled()), (0, Cost::default()));
+        assert_eq!((from_pool(&account), account.pooled()), (0, Cost::default()));
         drop((map, others));
         assert_eq!(account.pooled().segments, 3);
     }
@@ -123,7 +123,7 @@ fn an_object_in_used_pages_cannot_be_changed_by_who_holds_its_file() {
     for account in with_pool() {
         drop(filled(&account, LONG, 1));
         let segment = filled(&account, SHORT, 2);
-        assert_eq!(reused(&account), 1);
+        assert_eq!(from_pool(&account), 1);
         let file = segment.hand_out().unwrap().unwrap();
         let mut anew = File::from(crate::handed_out::reopen(file.as_fd(), OFlags::RDWR).unwrap());
         assert!(anew.set_len(0).is_err() && anew.set_len(LONG).is_err());
@@ -149,7 +149,7 @@ fn what_a_client_fills_may_be_in_used_pages_which_show_it_nothing_and_can_be_sea
     for account in with_pool() {
         drop(filled(&account, LONG, 0xee));
         let open = ClientSegment::new(&account, SHORT).unwrap();
-        assert_eq!((reused(&account), account.pooled()), (1, Cost::default()));
+        assert_eq!((from_pool(&account), account.pooled()), (1, Cost::default()));
         let file = File::from(open.hand_out().unwrap());
         assert!(file.set_len(LONG).is_err() && file.set_len(0).is_err());
         // SAFETY: the file's length cannot change, and this test alone writes to it.
@@ -161,6 +161,28 @@ fn what_a_client_fills_may_be_in_used_pages_which_show_it_nothing_and_can_be_sea
         assert!(file.write_at(b"late", 0).is_err());
         assert!(segment.as_slice() == vec![5; SHORT as usize]);
         assert_eq!(segment.cost(), account.cost(SHORT));
+    }
+}
+
+#[test]
+fn spare_pages_are_made_when_the_last_ones_were_taken_and_not_beyond_the_limit() {
+    for account in with_pool() {
+        assert!(!account.wants_spares());
+        let first = filled(&account, LONG, 1);
+        assert!(account.wants_spares());
+        account.make_spares();
+        assert_eq!((account.pooled().segments, account.wants_spares()), (1, false));
+        let second = filled(&account, SHORT, 2);
+        account.make_spares();
+        let open = ClientSegment::new(&account, LONG).unwrap();
+        assert_eq!((from_pool(&account), account.pooled()), (2, Cost::default()));
+        let mut found = vec![1; LONG as usize];
+        File::from(open.hand_out().unwrap()).read_exact(&mut found).unwrap();
+        assert!(found == vec![0; LONG as usize] && second.as_slice() == vec![2; SHORT as usize]);
+        drop(account.set_pool_limit(account.living()));
+        account.make_spares();
+        assert_eq!((account.pooled(), account.wants_spares()), (Cost::default(), false));
+        drop(first);
     }
 }
 

@@ -142,7 +142,7 @@ const OBJECTS: &[Family] = &[
     ("nigh_objects_cache_budget_bytes", "Bytes that cached copies may take"),
     ("nigh_objects_cache_segments", "Segments of cached copies"),
     ("nigh_objects_pool_bytes", "Bytes of pages that wait for another object"),
-    ("nigh_objects_segments_total", "Segments of 64 KiB and more, by their pages: reused, new"),
+    ("nigh_objects_segments_total", "Segments of 64 KiB and more, by their pages: pooled, new"),
     ("nigh_objects_handed_over_total", "Copies of a shrinking node, by fate: reelected, copied, dropped"),
     ("nigh_holders_asked_total", "Reads sent to a holder, by outcome: held, gone"),
     ("nigh_writeback_pushes_total", "Writes that the store has taken"),

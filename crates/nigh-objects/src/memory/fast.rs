@@ -133,6 +133,8 @@ impl ObjectMemory {
         let Some(room) = self.0.reserve_share(self.0.account.cost_of_own(length)) else { return Ok(None) };
         let account = Arc::clone(&self.0.account);
         let lent = blocking(move || ClientSegment::new(&account, length)).await?;
+        // While the client fills it.
+        self.0.make_spares();
         Ok(Some(OpenSegment { lent, room }))
     }
 

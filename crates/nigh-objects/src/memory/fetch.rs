@@ -335,6 +335,8 @@ impl ObjectMemoryState {
             return Ok((FetchedObject { meta, segment: None }, None));
         };
         let mut filling = SegmentWriter::new(&self.account, meta.size)?;
+        // While the bytes come.
+        self.make_spares();
         let mut stream = exactly(stream, meta.size, self.back.store().kind());
         while let Some(bytes) = stream.next().await {
             filling.append(&bytes?)?;

@@ -9,6 +9,7 @@ use super::ObjectMemoryState;
 use super::coherence::ShelfGuard;
 use crate::cache::{DroppedCopies, OverheadCost, Shelf};
 use crate::kept::CachedCopy;
+use crate::sync::spawn_blocking;
 
 /// Reserved room in the cache. Dropping it releases the room.
 pub(super) struct Reservation {
@@ -66,6 +67,14 @@ impl ObjectMemoryState {
         let slack = self.account.slack();
         let lingering = self.account.living().minus(slack).minus(cache.kept()).minus(cache.reserved());
         OverheadCost { lingering, slack }
+    }
+
+    /// Makes spare pages beside the caller's work, if the last objects have taken all that there were.
+    pub(super) fn make_spares(&self) {
+        if self.account.wants_spares() {
+            let account = Arc::clone(&self.account);
+            drop(spawn_blocking(move || account.make_spares()));
+        }
     }
 
     /// True if an object that is read with `admission` may be cached now.

@@ -57,7 +57,7 @@ fn row(bytes: u64) -> Result<SegmentRow, ObjectError> {
         pools.push(reused);
         ratios.push(reused / made);
     }
-    if pooled.pool_counts().reused != rounds {
+    if pooled.pool_counts().pooled != rounds {
         return Err(ObjectError::Memory { operation: "reuse a segment", reason: "the pool had none".to_owned() });
     }
     Ok(SegmentRow {

@@ -119,6 +119,7 @@ impl ObjectMemoryState {
         };
         let broken = |error: BodyError| broke_off(&error);
         let segment = segment_of(&self.account, body, meta.size, broken).await?;
+        self.make_spares();
         let copy = (CachedCopy::new(meta, Some(segment.clone())), room);
         Ok((Some(segment), Some(copy)))
     }

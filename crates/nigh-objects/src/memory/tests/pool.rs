@@ -78,7 +78,7 @@ async fn two_namespaces_that_use_the_same_pages_in_turn_see_their_own_objects_al
         assert!(held.iter().all(HeldObject::is_whole), "at {n}");
     }
     let usage = f.memory.usage();
-    assert!(usage.evictions > 0 && usage.segments_reused > 50 && held.len() > 20, "{usage:?}");
+    assert!(usage.evictions > 0 && usage.segments_pooled > 50 && held.len() > 20, "{usage:?}");
 }
 
 #[tokio::test]
