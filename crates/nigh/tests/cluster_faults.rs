@@ -69,7 +69,7 @@ fn a_cluster_under_real_faults_loses_nothing_and_both_checkers_decide_every_obje
     assert_eq!((of("faults"), kinds, of("parts"), of("seed"), of("nodes")), (6, 6, 1, 3, 3), "{report:#}");
     assert!(!report["skipped"].as_array().unwrap().is_empty());
     assert!(report["seconds"].as_f64().unwrap() > 10.0 && report["recovery_max_s"].as_f64().unwrap() < 120.0);
-    assert_eq!((of("lease_ms"), &report["put_with_sharers_dead"]), (3000, &Value::Null), "{report:#}");
+    assert_eq!(report["put_with_sharers_dead"], Value::Null, "{report:#}");
 
     // Most operations have an answer, and of the others it is said whether somebody found what they wrote.
     assert!(of("operations") > 1000 && of("unknown") < of("operations") / 2, "{report:#}");
@@ -82,8 +82,6 @@ fn a_cluster_under_real_faults_loses_nothing_and_both_checkers_decide_every_obje
     let sum = |field: &str| by_cause.values().map(|count| count[field].as_u64().unwrap()).sum::<u64>();
     assert_eq!(of("invocations_failed"), sum("failed"), "{report:#}");
     assert_eq!(of("invocations_failed_with_retries"), sum("failed") - sum("answered_on_retry"), "{report:#}");
-    let homes = |row: &Value| row["alone"].as_bool().unwrap().then(|| row["homes"].as_u64().unwrap());
-    assert_eq!(of("failed_homes"), report["unavailable"].as_array().unwrap().iter().filter_map(homes).sum::<u64>());
     assert!(of("ended_by_itself") < 100, "{report:#}");
 
     // What is kept adds up to the same, and its history is judged the same.

@@ -243,7 +243,7 @@ fn free_pages_yield_to_every_kind_of_object() {
 fn a_lower_limit_and_who_takes_memory_back_free_pages_at_once() {
     let account = Account::open_with(false).unwrap();
     let each = account.cost(LONG);
-    let limit = |times| Cost { bytes: 8 * times * each.bytes, segments: 100 };
+    let limit = |times: u64| Cost { bytes: 8 * times * each.bytes, segments: 100 };
     drop(account.set_pool_limit(limit(3)));
     let pages = |count| drop((0..count).map(|_| filled(&account, LONG, 1)).collect::<Vec<_>>());
     pages(4);

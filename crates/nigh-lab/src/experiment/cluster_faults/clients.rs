@@ -1,9 +1,9 @@
 //! Clients at the S3 doors: puts, gets, deletes, conditional puts and listings of the same few objects, each by the door
 //! that it draws. What has no answer is written down as such, and never asked again.
 //!
-//! The objects have generations: with each fault clients go on to the next, so that the history of an object is short enough
-//! for a search through all its orders. What must stay right over many faults is seen by the objects that `availability`
-//! writes, one client each, which these clients read too.
+//! The objects have generations: with each blow clients go on to the next, so that the history of an object is short enough
+//! for a search through all its orders. What must stay right over many faults is seen by the objects of `long_lived`,
+//! which these clients read too.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

@@ -1,20 +1,20 @@
-//! A real cluster under real faults: no acknowledged write is lost, no read is old, and the shards of a home that fails take
-//! writes again within its lease and a second.
+//! A real cluster under real faults, up to four at a time: no acknowledged write is lost, and no read is old. For how long
+//! writes wait when one node fails alone is another experiment's (`failover`).
 //!
 //! Nodes, NATS servers and a store are processes in networks of their own. Clients read and write a few objects by all S3
 //! doors; Python functions do by all Lambda doors, and call each other. A seed decides which faults strike meanwhile. What
-//! everybody did and saw is a history, which two checkers judge that share no code: ours, and porcupine. With each fault the
+//! everybody did and saw is a history, which two checkers judge that share no code: ours, and porcupine. With each blow the
 //! clients go on to new objects, and those before are read back at all doors: an object's history is short enough to decide.
 //!
 //! A part of the run is a cluster of its own with up to `PART_FAULTS`; one that is done is kept, so that a run which was cut
 //! off goes on behind it. With `--parts` results stay in a folder, with their histories, and those of several runs add up.
 
-mod availability;
 mod clients;
 mod failed_invocations;
 mod history_file;
 mod invokers;
 mod judgement;
+mod long_lived;
 mod part;
 mod part_files;
 mod plan;
@@ -23,16 +23,13 @@ mod sharers;
 mod values;
 pub(super) mod world;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use clap::Args;
-use nigh_engine::nats::TTL;
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 
-use self::availability::Outage;
 use self::judgement::{Checkers, judged};
 use self::part::{PartOutcome, PartParameters, Totals, play, play_sharers};
 use self::part_files::{AddedParts, KeptParts, PartFiles, PlayedPart, added};
@@ -45,11 +42,10 @@ use crate::instrument::peer::installed::cache_folder;
 use crate::instrument::peer::porcupine;
 use crate::instrument::progress::{self, unless_stopped};
 use crate::instrument::report_text::tell;
-use crate::instrument::stats::Sample;
 
 const NODES: u8 = 3;
 /// Faults of one cluster. A run that is cut off loses at most these.
-const PART_FAULTS: u32 = 20;
+const PART_FAULTS: u32 = 50;
 /// The part in which puts are measured; it belongs to the runs that begin with part 0 and have one whole cluster.
 const SHARERS: &str = "sharers";
 /// The share of objects that a checker may leave undecided. Beyond it, that nothing was lost says too little.
@@ -82,7 +78,7 @@ struct ClusterFaultsParameters {
     /// The random seed, which decides the injected faults and what clients do
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The number of the first part, of 20 faults each: runs that play other parts of a seed add up
+    /// The number of the first part, of 50 faults each: runs that play other parts of a seed add up
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=100_000))]
     from_part: u32,
 }
@@ -106,17 +102,6 @@ struct SkippedFault {
     why: &'static str,
 }
 
-/// For how long shards took no write whose homes failed in one way.
-#[derive(Debug, Serialize)]
-struct OutageRow {
-    kind: String,
-    /// While every shard was served.
-    alone: bool,
-    homes: usize,
-    p50_ms: f64,
-    max_ms: f64,
-}
-
 #[derive(Debug, Serialize)]
 struct ClusterFaultsReport {
     machine: Machine,
@@ -130,16 +115,6 @@ struct ClusterFaultsReport {
     skipped: Vec<SkippedFault>,
     #[serde(flatten)]
     totals: Totals,
-    /// Homes that failed while every shard was served, and nothing else did.
-    failed_homes: usize,
-    /// The longest time in which a shard of one of them took no write,
-    max_unavailable_ms: f64,
-    /// the median of them,
-    p50_unavailable_ms: f64,
-    /// and the lease that they are bounded by, and a second.
-    lease_ms: u64,
-    /// The same of each way to fail, and of homes that failed while faults before were still felt.
-    unavailable: Vec<OutageRow>,
     /// Until the cluster was whole after the last fault of a part, at most.
     recovery_max_s: f64,
     checkers: Checkers,
@@ -262,12 +237,6 @@ impl ClusterFaultsReport {
         if !has_netem {
             skipped.push(SkippedFault { kind: "bad_packets", why: "this kernel has no netem (sch_netem)" });
         }
-        let mut ways: BTreeMap<(String, bool), Vec<f64>> = BTreeMap::new();
-        for Outage { kind, alone, ms } in &all.outages {
-            ways.entry((kind.clone(), *alone)).or_default().push(*ms);
-        }
-        let unavailable =
-            Sample::new(all.outages.iter().filter(|outage| outage.alone).map(|outage| outage.ms).collect());
         let faults = all.totals.kinds.values().sum();
         Self {
             machine,
@@ -277,11 +246,6 @@ impl ClusterFaultsReport {
             parts,
             faults,
             skipped,
-            failed_homes: all.outages.iter().filter(|outage| outage.alone).count(),
-            max_unavailable_ms: unavailable.percentile(1.0),
-            p50_unavailable_ms: unavailable.median(),
-            lease_ms: TTL.as_millis() as u64,
-            unavailable: ways.into_iter().map(OutageRow::of).collect(),
             recovery_max_s: all.recovery_s.iter().copied().fold(0.0, f64::max),
             undecided_share: all.checkers.undecided_share(),
             checkers: all.checkers,
@@ -307,11 +271,4 @@ fn judge_again(file: &Path, json: bool) -> Result<(), LabError> {
 
 fn work_folder() -> Result<tempfile::TempDir, LabError> {
     tempfile::tempdir().at(std::env::temp_dir())
-}
-
-impl OutageRow {
-    fn of(((kind, alone), ms): ((String, bool), Vec<f64>)) -> Self {
-        let (homes, sample) = (ms.len(), Sample::new(ms));
-        Self { kind, alone, homes, p50_ms: sample.median(), max_ms: sample.percentile(1.0) }
-    }
 }

@@ -8,18 +8,17 @@ use std::time::{Duration, Instant};
 use http::Method;
 use nigh_check::history::{History, Operation};
 use nigh_terms::ShardId;
-use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 
 use super::NODES;
-use super::availability::{FailedHome, Outage, SHARDS, WriteTimes, probe, probe_of};
 use super::clients::{BUCKET, Client, OBJECTS, PATIENCE, key, look};
 use super::failed_invocations::{FailureCount, FailuresByCause};
 use super::invokers::{Ends, Invoker, deploy};
 use super::judgement::{Checkers, MutationOutcome, UndecidedObject, judged};
-use super::plan::{Blow, Wiring, plan};
-use super::record::{Record, Recorded, now};
+use super::long_lived::{SHARDS, long_lived_key, write_long};
+use super::plan::{Blow, Turn, Wiring, plan};
+use super::record::{Record, Recorded};
 use super::sharers::{PutWithSharersDead, measure};
 use super::world::World;
 use crate::LabError;
@@ -94,7 +93,6 @@ pub(super) struct Totals {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct PartOutcome {
     pub(super) totals: Totals,
-    pub(super) outages: Vec<Outage>,
     pub(super) recovery_s: Vec<f64>,
     pub(super) checkers: Checkers,
 }
@@ -140,7 +138,6 @@ impl PartOutcome {
         sum.undecided.truncate(DETAILS_MAX);
         sum.violations.extend(more.violations);
         sum.violations.truncate(DETAILS_MAX);
-        self.outages.extend(other.outages);
         self.recovery_s.extend(other.recovery_s);
         self.checkers.add(other.checkers);
     }
@@ -186,34 +183,33 @@ pub(super) fn play(
     make_bucket(&world)?;
     deploy(folder, &world.doors)?;
     let (record, ends) = (Record::default(), Ends::default());
-    let taken: WriteTimes = (0..SHARDS).map(|_| Mutex::default()).collect();
     let stop = AtomicBool::new(false);
     let doors = world.doors.clone();
     let places = (0..SHARDS).flat_map(|shard| (0..usize::from(NODES)).map(move |door| (shard, door)));
-    let probes: Vec<(u16, usize, String)> = places
-        .filter_map(|(shard, door)| Some((shard, door, probe_of(&doors.namespace, part, door, ShardId(shard))?)))
+    let long_lived: Vec<(usize, String)> = places
+        .filter_map(|(shard, door)| Some((door, long_lived_key(&doors.namespace, part, door, ShardId(shard))?)))
         .collect();
-    let long_lived: Vec<String> = probes.iter().map(|(.., key)| key.clone()).collect();
+    let long_lived_keys: Vec<String> = long_lived.iter().map(|(_, key)| key.clone()).collect();
     let mut outcome = PartOutcome::default();
-    let (mut failed, mut struck) = (Vec::new(), Ok(()));
+    let mut struck = Ok(());
     let ended = std::thread::scope(|scope| {
-        let (doors, record, ends, stop, long_lived) = (&doors, &record, &ends, &stop, long_lived.as_slice());
+        let (doors, record, ends, stop, keys) = (&doors, &record, &ends, &stop, long_lived_keys.as_slice());
         let mut threads = Vec::new();
         for number in 0..CLIENTS {
-            let mut client = Client::new(doors, (record, long_lived), part, number, seed);
+            let mut client = Client::new(doors, (record, keys), part, number, seed);
             threads.push(scope.spawn(move || client.live(stop)));
         }
         for number in 0..INVOKERS {
             let mut invoker = Invoker::new(doors, (record, ends), part, number, seed);
             threads.push(scope.spawn(move || invoker.live(stop)));
         }
-        for (shard, door, key) in &probes {
-            let (door, taken) = (&doors.s3[*door], &taken[usize::from(*shard)]);
-            threads.push(scope.spawn(move || probe(door, record, key, taken, stop)));
+        for (door, key) in &long_lived {
+            let door = &doors.s3[*door];
+            threads.push(scope.spawn(move || write_long(door, record, key, stop)));
         }
         world.wait(BEFORE);
         for blow in &blows {
-            let blow = strike(&mut world, blow, &mut outcome.totals.kinds, &mut failed);
+            let blow = strike(&mut world, blow, &mut outcome.totals.kinds);
             struck = blow.and_then(&told).and_then(|()| next_generation(&mut world, record, part));
             if struck.is_err() {
                 break;
@@ -228,7 +224,7 @@ pub(super) fn play(
         outcome.recovery_s.push(took.as_secs_f64());
         // Once more every object of every generation: what was under way when it was read back has ended now.
         let generations = (0..=record.generation()).flat_map(|generation| keys(part, generation));
-        for (key, door) in look_at_all(&mut world, &record, generations.chain(long_lived), PATIENCE, None)? {
+        for (key, door) in look_at_all(&mut world, &record, generations.chain(long_lived_keys), PATIENCE, None)? {
             outcome.totals.not_recovered += 1;
             let what = format!("{key} cannot be read at node {} after the faults", door + 1);
             outcome.totals.violations.push(what);
@@ -243,7 +239,6 @@ pub(super) fn play(
     }
     outcome.totals.ended_by_itself = world.ended_by_itself;
     world.end();
-    outcome.outages = failed.iter().map(|failed| Outage::of(failed, &taken)).collect();
     outcome.totals.invocations = ends.answered.into_inner();
     outcome.totals.nested_calls = ends.nested.into_inner();
     let by_cause = ends.failed.into_inner();
@@ -274,29 +269,20 @@ fn next_generation(world: &mut World, record: &Record, part: u32) -> Result<(), 
     Ok(())
 }
 
-/// One blow: its faults begin one after another, and each is ended when its time is over. So many they were.
-fn strike(
-    world: &mut World,
-    blow: &Blow,
-    kinds: &mut BTreeMap<String, u64>,
-    failed: &mut Vec<FailedHome>,
-) -> Result<usize, LabError> {
-    let fails = blow.strikes.len() == 1 && blow.strikes[0].kind.fails_a_home();
-    let shards = if fails { world.shards_of(blow.strikes[0].node) } else { Vec::new() };
-    let at = now();
-    for strike in &blow.strikes {
-        world.strike(strike)?;
-        *kinds.entry(name_of(&strike.kind)).or_default() += 1;
-        world.wait(strike.lasts / 2);
-    }
-    for strike in &blow.strikes {
-        world.wait(strike.lasts / 2);
-        world.heal(strike)?;
+/// One blow: each of its faults begins and ends at its time. So many they were.
+fn strike(world: &mut World, blow: &Blow, kinds: &mut BTreeMap<String, u64>) -> Result<usize, LabError> {
+    let begun = Instant::now();
+    for (at, turn, strike) in blow.turns() {
+        world.wait(at.saturating_sub(begun.elapsed()));
+        match turn {
+            Turn::Begin => {
+                world.strike(&strike)?;
+                *kinds.entry(name_of(&strike.kind)).or_default() += 1;
+            }
+            Turn::End => world.heal(&strike)?,
+        }
     }
     world.wait(blow.quiet);
-    if !shards.is_empty() {
-        failed.push(FailedHome { kind: blow.strikes[0].kind, shards, at, until: now() });
-    }
     Ok(blow.strikes.len())
 }
 

@@ -8,9 +8,10 @@ use rand::{Rng, SeedableRng};
 use serde::Serialize;
 
 pub(super) const SERVERS: usize = 3;
-/// After a home was lost alone nothing else strikes for so long: what its shards do is measured.
-const ALONE: Duration = Duration::from_secs(7);
-const TWO: f64 = 0.2;
+/// How many faults a blow has, drawn from these: two of one class never strike together.
+const TOGETHER: [usize; 6] = [1, 1, 2, 2, 3, 4];
+/// How long after the first fault of a blow the others begin, at most.
+const BEGINS_WITHIN_S: f64 = 1.5;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -142,11 +143,6 @@ impl Kind {
         }
     }
 
-    /// Whether it takes a home away for longer than its lease, and nothing else.
-    pub(super) const fn fails_a_home(self) -> bool {
-        matches!(self, Self::KillNode | Self::StopNode | Self::CutNode)
-    }
-
     fn lasts(self, draw: &mut StdRng) -> Duration {
         let (from, to) = match self {
             Self::PauseNode => (0.2, 2.0),
@@ -169,14 +165,36 @@ pub(super) struct Strike {
     pub(super) other: usize,
     /// and the NATS server; of two, this and the next.
     pub(super) server: usize,
+    /// When it begins, from the beginning of its blow on,
+    pub(super) begins: Duration,
+    /// and for how long it lasts.
     pub(super) lasts: Duration,
 }
 
-/// One fault, or two at once; then nothing for a while.
+/// What is done to a fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    Begin,
+    End,
+}
+
+/// Faults that overlap; then nothing for a while.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Blow {
     pub(super) strikes: Vec<Strike>,
     pub(super) quiet: Duration,
+}
+
+impl Blow {
+    /// When each fault begins and ends, from the blow's beginning on, in the order of time.
+    pub(super) fn turns(&self) -> Vec<(Duration, Turn, Strike)> {
+        let both = |strike: &Strike| {
+            [(strike.begins, Turn::Begin, *strike), (strike.begins + strike.lasts, Turn::End, *strike)]
+        };
+        let mut turns: Vec<_> = self.strikes.iter().flat_map(both).collect();
+        turns.sort_by_key(|(at, ..)| *at);
+        turns
+    }
 }
 
 /// So many faults, of every kind in turn that strikes in this wiring and that `is_possible` here.
@@ -197,7 +215,7 @@ pub(super) fn plan(
     let (mut blows, mut struck) = (Vec::new(), 0);
     while struck < faults {
         let mut strikes: Vec<Strike> = Vec::new();
-        let wanted = if struck + 1 < faults && draw.random_bool(TWO) { 2 } else { 1 };
+        let wanted = TOGETHER[draw.random_range(0..TOGETHER.len())].min(faults - struck);
         while strikes.len() < wanted {
             if deck.is_empty() {
                 deck.clone_from(&kinds);
@@ -210,13 +228,12 @@ pub(super) fn plan(
             let node = draw.random_range(0..nodes);
             let other = (node + draw.random_range(1..nodes)) % nodes;
             let (server, lasts) = (draw.random_range(0..SERVERS), kind.lasts(&mut draw));
-            strikes.push(Strike { kind, node, other, server, lasts });
+            let begins = if strikes.is_empty() { 0.0 } else { draw.random_range(0.0..BEGINS_WITHIN_S) };
+            let begins = Duration::from_secs_f64(begins);
+            strikes.push(Strike { kind, node, other, server, begins, lasts });
         }
         struck += strikes.len();
-        let quiet = match strikes.as_slice() {
-            [one] if one.kind.fails_a_home() => ALONE.saturating_sub(one.lasts),
-            _ => Duration::from_secs_f64(draw.random_range(0.3..2.0)),
-        };
+        let quiet = Duration::from_secs_f64(draw.random_range(0.3..1.5));
         blows.push(Blow { strikes, quiet });
     }
     blows
@@ -243,8 +260,26 @@ mod tests {
                 let classes: BTreeSet<u8> = strikes.iter().map(|strike| strike.kind.class()).collect();
                 assert_eq!(classes.len(), strikes.len());
             }
+            assert!(blows.iter().any(|blow| blow.strikes.len() > 2));
         }
         let without = plan(7, 60, 3, Wiring::Direct, |kind| kind != Kind::BadPackets);
         assert!(without.iter().flat_map(|blow| &blow.strikes).all(|strike| strike.kind != Kind::BadPackets));
+    }
+
+    #[test]
+    fn every_fault_of_a_blow_begins_and_ends_once_in_the_order_of_time() {
+        let blows = plan(7, 60, 3, Wiring::Direct, |_| true);
+        for blow in &blows {
+            let turns = blow.turns();
+            assert!(turns.is_sorted_by_key(|(at, ..)| *at));
+            let of = |turn| turns.iter().filter(move |one| one.1 == turn).map(|(at, _, strike)| (*at, *strike));
+            assert_eq!(of(Turn::Begin).count(), blow.strikes.len());
+            for (at, strike) in of(Turn::End) {
+                assert!(of(Turn::Begin).any(|(began, same)| same == strike && began + strike.lasts == at));
+            }
+        }
+        let overlap =
+            |blow: &Blow| blow.turns().windows(2).any(|two| two[0].1 == Turn::Begin && two[1].1 == Turn::Begin);
+        assert!(blows.iter().filter(|blow| blow.strikes.len() > 1).any(overlap));
     }
 }

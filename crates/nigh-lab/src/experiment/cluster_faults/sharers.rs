@@ -10,8 +10,8 @@ use http::Method;
 use nigh_terms::ShardId;
 use serde::{Deserialize, Serialize};
 
-use super::availability::shard_of;
 use super::clients::{BUCKET, PATIENCE};
+use super::long_lived::shard_of;
 use super::world::World;
 use crate::LabError;
 use crate::experiment::client_calls::CallOutcome;

@@ -268,7 +268,7 @@ impl World {
     }
 
     fn turn(&mut self, strike: &Strike, hands: &Hands, begins: bool) -> Result<(), LabError> {
-        let Strike { kind, node, other, server, lasts } = *strike;
+        let Strike { kind, node, other, server, lasts, .. } = *strike;
         let (this, that, next) = (self.machine(node), self.machine(other), (server + 1) % SERVERS);
         let failed = |error: io::Error| LabError::Node(format!("{}: {error}", name_of(&kind)));
         let Hands { end, halt, cut, part } = *hands;

@@ -126,6 +126,29 @@ fn what_a_next_run_needs_comes_from_the_cache_ahead_of_it_and_nobody_ends_or_wai
 }
 
 #[test]
+fn a_prepared_sandbox_that_has_its_memory_holds_up_no_other_and_ends_after_those_worth_more() {
+    let (mut budget, mut cache) = settled();
+    for sandbox in [1, 2] {
+        budget.admit(sandbox, mib(400), NOW);
+        budget.raise(sandbox, mib(20), mib(20), NOW);
+        cache.settle(&mut budget);
+        budget.idle(sandbox, Monotonic(10));
+    }
+    assert_eq!(budget.prepare(1, mib(20), NOW), mib(20), "it has that already");
+    assert_eq!(budget.prepare(2, mib(300), NOW), mib(120));
+    assert_eq!(cache.settle(&mut budget), [Command::Limit(2, mib(300))]);
+
+    // It has run more often.
+    budget.raise(2, mib(300), mib(0), NOW);
+    budget.idle(2, Monotonic(20));
+    cache.held = cache.takes;
+    budget.admit(3, mib(300), NOW);
+    budget.raise(3, mib(10), mib(10), NOW);
+    budget.raise(3, mib(300), mib(0), NOW);
+    assert!(matches!(cache.settle(&mut budget)[..], [Command::End(2, _), ..]));
+}
+
+#[test]
 fn what_is_held_counts_as_used_and_the_idle_sandbox_worth_least_ends_for_growth() {
     let (mut budget, mut cache) = settled();
     for (sandbox, since) in [(1, 20), (2, 10), (3, 30)] {
