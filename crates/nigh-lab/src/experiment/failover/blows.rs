@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 
 use super::node_log::{NodeLogs, SETTINGS};
 use super::probes::{BUCKET, NOBODY, Probe, SHARDS, probes};
-use super::{Load, Way};
+use super::{Load, Way, bound_ms};
 use crate::LabError;
 use crate::experiment::client_calls::Caller;
 use crate::experiment::cluster_faults::world::{Doors, World};
@@ -51,6 +51,9 @@ pub(super) struct Failover {
     pub(super) owner_steps: BTreeMap<String, f64>,
     /// Takeovers of shards that failed and were tried again.
     pub(super) retries: usize,
+    /// Of the client that waited longest beyond the bound: its shard and door, and what it was told last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) trouble: Option<String>,
     /// Nodes that lost the NATS servers, so that they let all leases begin anew.
     pub(super) servers_away: usize,
 }
@@ -69,6 +72,7 @@ impl Failover {
             steps,
             owner_steps,
             retries,
+            trouble: None,
             servers_away,
         }
     }
@@ -181,6 +185,8 @@ fn fail(
         gaps.max_by(|(_, (_, one)), (_, (_, other))| one.total_cmp(other))
     };
     let (own, others) = (longest(true), longest(false));
+    let late = own.into_iter().chain(others).filter(|(_, (_, gap))| *gap > bound_ms());
+    let trouble = late.max_by(|(_, (_, one)), (_, (_, other))| one.total_cmp(other)).map(|(probe, _)| probe.trouble());
     let steps = own.map(|(probe, _)| logs.shard_steps(probe.shard, (at, &name), date)).unwrap_or_default();
     let (answered_ms, failed_ms) = own.map(|(_, gap)| gap).unwrap_or_default();
     let failure = Failover {
@@ -192,6 +198,7 @@ fn fail(
         steps,
         owner_steps: logs.owner_steps((at, &name), date),
         retries: logs.count("failed", at, date),
+        trouble,
         servers_away: logs.count("servers_back", at, date),
     };
     heal(world, way, at)?;

@@ -35,6 +35,10 @@ const PART_FAILURES: u32 = 10;
 /// How long beyond the lease writes may wait.
 const BEYOND_LEASE_MS: u64 = 1000;
 
+fn bound_ms() -> f64 {
+    (TTL.as_millis() as u64 + BEYOND_LEASE_MS) as f64
+}
+
 /// How a node fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -94,7 +98,7 @@ struct FailoverReport {
     every_ms: u64,
     lease_ms: u64,
     /// The lease and a second.
-    bound_ms: u64,
+    bound_ms: f64,
     seconds: f64,
     /// The longest time in which a client at a living door had no write acknowledged.
     unavailable: Vec<UnavailableRow>,
@@ -151,16 +155,14 @@ impl FailoverArgs {
         }
         bar.finish_and_clear();
         kept.finish()?;
-        let lease_ms = TTL.as_millis() as u64;
-        let bound_ms = lease_ms + BEYOND_LEASE_MS;
         Ok(FailoverReport {
             machine,
             load,
             every_ms: every,
-            lease_ms,
-            bound_ms,
+            lease_ms: TTL.as_millis() as u64,
+            bound_ms: bound_ms(),
             seconds: all.seconds,
-            unavailable: unavailable_rows(&all.failures, bound_ms as f64),
+            unavailable: unavailable_rows(&all.failures, bound_ms()),
             steps: step_rows(&all.failures),
             failures: all.failures,
         })

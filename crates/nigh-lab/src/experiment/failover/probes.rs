@@ -36,6 +36,8 @@ pub(super) struct Probe {
     pub(super) door: usize,
     key: String,
     acks: Mutex<Vec<Ack>>,
+    /// What it was told when a write was refused last.
+    refusal: Mutex<Option<String>>,
 }
 
 /// The keys and clients of every shard at every door.
@@ -43,7 +45,7 @@ pub(super) fn probes(namespace: &Namespace, doors: usize) -> Vec<Probe> {
     let places = (0..SHARDS).flat_map(|shard| (0..doors).map(move |door| (shard, door)));
     let of = |(shard, door)| {
         let key = key_of(namespace, door, ShardId(shard))?;
-        Some(Probe { shard, door, key, acks: Mutex::default() })
+        Some(Probe { shard, door, key, acks: Mutex::default(), refusal: Mutex::default() })
     };
     places.filter_map(of).collect()
 }
@@ -77,8 +79,10 @@ impl Probe {
             let begun = Instant::now();
             let answer = caller.call(&Method::PUT, &path, &[], b"probe")?;
             let is_done = matches!(answer, CallOutcome::Done { .. });
-            if is_done {
-                self.acks.lock().push(Ack { begun, at: Instant::now() });
+            match answer {
+                CallOutcome::Done { .. } => self.acks.lock().push(Ack { begun, at: Instant::now() }),
+                CallOutcome::Absent => *self.refusal.lock() = Some("404".to_owned()),
+                CallOutcome::Refused(why) | CallOutcome::Broken(why) => *self.refusal.lock() = Some(why),
             }
             std::thread::sleep(if is_done { every } else { REFUSED });
         }
@@ -96,9 +100,16 @@ impl Probe {
         gap_of(self.acks.lock().iter().map(|ack| ack.at), blow, end)
     }
 
-    /// Forgets all acknowledgements.
+    /// The shard, the door, and what was said of the last write that was refused.
+    pub(super) fn trouble(&self) -> String {
+        let refusal = self.refusal.lock().clone().unwrap_or_else(|| "nothing was refused".to_owned());
+        format!("shard {} at node {}: {refusal}", self.shard, self.door + 1)
+    }
+
+    /// Forgets all answers.
     pub(super) fn forget(&self) {
         self.acks.lock().clear();
+        *self.refusal.lock() = None;
     }
 }
 
