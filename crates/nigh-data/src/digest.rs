@@ -1,5 +1,5 @@
-//! Digests of bytes as they pass: MD5, which is the entity tag, and at most one further checksum; of an upload's part
-//! the CRC-64/NVME too.
+//! Digests of bytes as they pass: the one that the entity tag is made of, and at most one further checksum; of an
+//! upload's part the CRC-64/NVME too.
 //!
 //! It computes and compares; it never holds or moves the bytes.
 
@@ -113,29 +113,42 @@ impl Hasher {
     }
 }
 
+/// What the entity tag of an object in one piece is made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TagDigest {
+    /// The MD5 of its bytes, as of a plain PutObject (AWS).
+    #[default]
+    Md5,
+    /// The first half of their SHA-256, with `-1` behind it: the form that S3 clients know from multipart uploads, and do
+    /// not take for an MD5. It takes less than half of the time.
+    Sha256,
+}
+
 /// The digests of all the bytes, which match what was stated for them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerifiedDigest {
-    pub(crate) md5: [u8; 16],
+    /// The entity tag of an object written in one piece.
+    pub etag: ETag,
     /// The checksum that was claimed, or asked for.
     pub checksum: Option<Checksum>,
     /// The CRC-64/NVME, if the digest was made `with_crc64`.
     pub crc64: Option<u64>,
 }
 
-impl VerifiedDigest {
-    /// The entity tag of an object written in one piece.
-    pub fn etag(&self) -> ETag {
-        ETag(hex(&self.md5))
-    }
-}
-
 /// All digests of one body.
 pub struct Digest {
-    md5: Md5,
+    tag: TagHasher,
+    /// Beside a tag that is none: an MD5 that is stated.
+    md5: Option<Md5>,
+    /// None if there is none, and if it is the tag's SHA-256.
     further: Option<Hasher>,
     /// In memory of its own: only parts have it, and every write's future has room for a digest.
     crc64: Option<Box<crc_fast::Digest>>,
+}
+
+enum TagHasher {
+    Md5(Md5),
+    Sha256(Sha256),
 }
 
 impl std::fmt::Debug for Digest {
@@ -148,7 +161,22 @@ impl Digest {
     /// The digests of no bytes: MD5, and `further` if given.
     #[must_use]
     pub fn new(further: Option<ChecksumAlgorithm>) -> Self {
-        Self { md5: Md5::new(), further: further.map(Hasher::new), crc64: None }
+        Self { tag: TagHasher::Md5(Md5::new()), md5: None, further: further.map(Hasher::new), crc64: None }
+    }
+
+    /// The digests of no bytes: the one of the entity tag, `further` if given, and MD5 if one `is_stated`.
+    #[must_use]
+    pub fn tagged(tag: TagDigest, further: Option<ChecksumAlgorithm>, is_stated: bool) -> Self {
+        if tag == TagDigest::Md5 {
+            return Self::new(further);
+        }
+        let further = further.filter(|further| *further != ChecksumAlgorithm::Sha256);
+        Self {
+            tag: TagHasher::Sha256(Sha256::new()),
+            md5: is_stated.then(Md5::new),
+            further: further.map(Hasher::new),
+            crc64: None,
+        }
     }
 
     /// This digest, which computes the CRC-64/NVME beside the further checksum.
@@ -159,7 +187,13 @@ impl Digest {
 
     /// Takes the next bytes.
     pub fn update(&mut self, bytes: &[u8]) {
-        self.md5.update(bytes);
+        match &mut self.tag {
+            TagHasher::Md5(md5) => md5.update(bytes),
+            TagHasher::Sha256(sha256) => sha256.update(bytes),
+        }
+        if let Some(md5) = &mut self.md5 {
+            md5.update(bytes);
+        }
         if let Some(further) = &mut self.further {
             further.update(bytes);
         }
@@ -181,13 +215,21 @@ impl Digest {
     /// # Errors
     /// `BadDigest`, or `InvalidRequest` if a stated digest is malformed or did not come.
     pub fn verify(self, md5: Option<[u8; 16]>, claim: Option<ChecksumClaim>) -> Result<VerifiedDigest, ObjectError> {
-        let computed = self.md5.finish();
-        if md5.is_some_and(|md5| md5 != computed) {
+        let (etag, computed, sha256) = match self.tag {
+            TagHasher::Md5(md5) => {
+                let md5 = md5.finish();
+                (hex(&md5), Some(md5), None)
+            }
+            TagHasher::Sha256(sha256) => {
+                let sha256 = sha256.finalize();
+                (format!("{}-1", hex(&sha256[..16])), self.md5.map(Md5::finish), Some(sha256.to_vec()))
+            }
+        };
+        if md5.is_some() && md5 != computed {
             return Err(ObjectError::BadDigest { claim: "Content-MD5" });
         }
-        let checksum = match (self.further, claim) {
-            (Some(further), Some(ChecksumClaim { algorithm, value })) => {
-                let raw = further.finish();
+        let checksum = match (self.further.map(Hasher::finish).or(sha256), claim) {
+            (Some(raw), Some(ChecksumClaim { algorithm, value })) => {
                 let claimed = match value {
                     ClaimedValue::Compute => None,
                     ClaimedValue::Given(text) => Some(algorithm.decode(&text)?),
@@ -207,7 +249,7 @@ impl Digest {
             _ => None,
         };
         let crc64 = self.crc64.map(|crc64| crc64.finalize());
-        Ok(VerifiedDigest { md5: computed, checksum, crc64 })
+        Ok(VerifiedDigest { etag: ETag(etag), checksum, crc64 })
     }
 }
 
@@ -237,7 +279,7 @@ mod tests {
             let verified = verify(algorithm, ClaimedValue::Compute).unwrap();
             let raw = algorithm.decode(&verified.checksum.unwrap().value).unwrap();
             assert_eq!(hex(&raw), expected, "{algorithm:?}");
-            assert_eq!(hex(&verified.md5), "25f9e794323b453885f5181f1b624d0b");
+            assert_eq!(verified.etag.0, "25f9e794323b453885f5181f1b624d0b");
         }
     }
 
@@ -277,5 +319,29 @@ mod tests {
     fn a_wrong_md5_is_refused() {
         let digest = Digest::new(None);
         assert!(matches!(digest.verify(Some([0; 16]), None), Err(ObjectError::BadDigest { claim: "Content-MD5" })));
+    }
+
+    #[test]
+    fn a_tag_of_sha256_is_no_md5_and_the_claims_beside_it_are_compared() {
+        let right = {
+            let mut md5 = Md5::new();
+            md5.update(b"123456789");
+            md5.finish()
+        };
+        for (algorithm, expected) in CHECKS {
+            let verify = |md5: Option<[u8; 16]>| {
+                let mut digest = Digest::tagged(TagDigest::Sha256, Some(algorithm), md5.is_some());
+                digest.update(b"1234");
+                digest.update(b"56789");
+                digest.verify(md5, Some(ChecksumClaim { algorithm, value: ClaimedValue::Compute }))
+            };
+            assert!(matches!(verify(Some([0; 16])), Err(ObjectError::BadDigest { claim: "Content-MD5" })));
+            for md5 in [None, Some(right)] {
+                let verified = verify(md5).unwrap();
+                assert_eq!(verified.etag.0, "15e2b0d3c33891ebb0f1ef609ec41942-1");
+                let raw = algorithm.decode(&verified.checksum.unwrap().value).unwrap();
+                assert_eq!(hex(&raw), expected, "{algorithm:?}");
+            }
+        }
     }
 }

@@ -183,7 +183,7 @@ mod tests {
         PartInfo {
             number,
             size: bytes.len() as u64,
-            etag: verified.etag(),
+            etag: verified.etag,
             modified: Timestamp(0),
             checksum: verified.checksum,
         }

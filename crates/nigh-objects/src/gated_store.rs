@@ -268,6 +268,7 @@ impl Store for GatedStore {
             conditions,
             shadows: self.has_shadows.load(Ordering::SeqCst),
             lands_late: true,
+            lists_tags: true,
         }
     }
 

@@ -45,8 +45,8 @@ pub use meter::MemoryUsage;
 pub use notification::{EventPattern, NotificationConfig, NotificationError, NotificationRule, ObjectChange};
 pub use shards::Shards;
 pub use write_back::{
-    Access, BucketPolicy, DirtyUsage, Freshness, ModeRule, ParseFreshnessError, ParseWriteModeError, PolicyError,
-    PushOutcome, StoreChange, UnpushedObject, WriteMode, WriteSettings, Writes,
+    Access, BucketPolicy, DirtyUsage, EntityTag, Freshness, ModeRule, ParseFreshnessError, ParseWriteModeError,
+    PolicyError, PushOutcome, StoreChange, UnpushedObject, WriteMode, WriteSettings, Writes,
 };
 
 /// Decisions of the memory that do no I/O, so that tests can drive them: the order in which a home is told of its

@@ -59,7 +59,7 @@ pub(crate) use self::notices::NoticeKind;
 use self::notices::Sending;
 pub use self::notices::StoreChange;
 pub(crate) use self::persistor::Copies;
-pub use self::policy::{Access, BucketPolicy, ModeRule, ParseWriteModeError, PolicyError, WriteMode};
+pub use self::policy::{Access, BucketPolicy, EntityTag, ModeRule, ParseWriteModeError, PolicyError, WriteMode};
 pub(crate) use self::reads::AskElsewhere;
 pub(crate) use self::requests::RequestRecord;
 use self::requests::Requests;

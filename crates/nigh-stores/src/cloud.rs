@@ -229,7 +229,7 @@ impl Store for CloudStore {
     }
 
     fn abilities(&self, _namespace: &Namespace) -> StoreAbilities {
-        StoreAbilities { kind: self.kind(), conditions: true, shadows: false, lands_late: true }
+        StoreAbilities { kind: self.kind(), conditions: true, shadows: false, lands_late: true, lists_tags: false }
     }
 
     async fn keeps_conditions(&self, namespace: &Namespace, bucket: &BucketName) -> Result<bool, ObjectError> {

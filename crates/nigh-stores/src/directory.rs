@@ -321,7 +321,7 @@ impl Store for DirectoryStore {
 
     fn abilities(&self, _namespace: &Namespace) -> StoreAbilities {
         // This process does the writes: none can follow after it has ended.
-        StoreAbilities { kind: self.kind(), conditions: false, shadows: false, lands_late: false }
+        StoreAbilities { kind: self.kind(), conditions: false, shadows: false, lands_late: false, lists_tags: true }
     }
 
     fn spool(&self) -> Option<&Path> {

@@ -59,6 +59,8 @@ pub struct StoreAbilities {
     pub shadows: bool,
     /// True if a write that got no answer may still be carried out later, even after its sender has ended.
     pub lands_late: bool,
+    /// True if listings show the entity tag that an object was written with, whatever it is.
+    pub lists_tags: bool,
 }
 
 /// Stores objects permanently. A write or deletion is durable when it returns.
@@ -78,7 +80,7 @@ pub trait Store: Send + Sync {
     }
     /// The abilities that write-back needs, for the buckets of a namespace.
     fn abilities(&self, _namespace: &Namespace) -> StoreAbilities {
-        StoreAbilities { kind: self.kind(), conditions: false, shadows: false, lands_late: true }
+        StoreAbilities { kind: self.kind(), conditions: false, shadows: false, lands_late: true, lists_tags: false }
     }
     /// Returns true if the store obeys the conditions of writes in this bucket.
     async fn keeps_conditions(&self, namespace: &Namespace, _bucket: &BucketName) -> Result<bool, ObjectError> {

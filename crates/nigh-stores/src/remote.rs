@@ -223,7 +223,7 @@ impl Store for RemoteStore {
     }
 
     fn abilities(&self, _namespace: &Namespace) -> StoreAbilities {
-        StoreAbilities { kind: STORE, conditions: true, shadows: false, lands_late: true }
+        StoreAbilities { kind: STORE, conditions: true, shadows: false, lands_late: true, lists_tags: false }
     }
 
     fn check(&self, object: &ObjectId, meta: &ObjectMeta) -> Result<(), ObjectError> {

@@ -234,7 +234,7 @@ impl Store for SwiftStore {
 
     fn abilities(&self, _namespace: &Namespace) -> StoreAbilities {
         let shadows = self.has_middleware();
-        StoreAbilities { kind: STORE, conditions: shadows, shadows, lands_late: true }
+        StoreAbilities { kind: STORE, conditions: shadows, shadows, lands_late: true, lists_tags: true }
     }
 
     fn shadows(&self, _namespace: &Namespace) -> Option<&dyn Shadows> {

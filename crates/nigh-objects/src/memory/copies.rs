@@ -73,6 +73,7 @@ impl ObjectMemory {
             length: Some(read.meta.size),
             md5: None,
             checksum: Some(algorithm.map(of_algorithm).unwrap_or_default()),
+            tag: self.0.back.tag_digest(&target, None),
             limit,
             journal: self.0.goes_to_journal(&target, tags),
         };
@@ -85,7 +86,7 @@ impl ObjectMemory {
             },
             tags: tags.clone(),
             size: taken.size,
-            etag: taken.verified.etag(),
+            etag: taken.verified.etag,
             checksum: taken.verified.checksum,
             parts: Vec::new(),
             change: ObjectChange::Copy,

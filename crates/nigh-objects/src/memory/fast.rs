@@ -8,9 +8,11 @@ use std::sync::Arc;
 
 use async_recursion::async_recursion as boxed;
 use nigh_data::attributes::check_tags;
-use nigh_data::digest::{Digest, PIECE_BYTES};
+use nigh_data::digest::{Digest, PIECE_BYTES, TagDigest};
 use nigh_data::segment::{ClientSegment, SealResult, Segment};
-use nigh_data::{Attributes, ChecksumClaim, ObjectError, PutDone, Tags, WriteConditions};
+use nigh_data::{
+    Attributes, ChecksumAlgorithm, ChecksumClaim, ClaimedValue, ObjectError, PutDone, Tags, WriteConditions,
+};
 use nigh_engine::RequestId;
 use nigh_terms::{BucketName, ObjectKey, Principal};
 
@@ -119,6 +121,14 @@ pub struct SegmentPut {
     pub request: Option<RequestId>,
 }
 
+/// The checksum of an object whose writer claims none. Beside a tag that is no MD5 it is all of the SHA-256.
+fn default_checksum(tag: TagDigest) -> ChecksumClaim {
+    match tag {
+        TagDigest::Md5 => ChecksumClaim::default(),
+        TagDigest::Sha256 => ChecksumClaim { algorithm: ChecksumAlgorithm::Sha256, value: ClaimedValue::Compute },
+    }
+}
+
 impl ObjectMemory {
     /// A segment of `length` bytes for a client to fill. None if an object of that size is not cached, or there is no
     /// room: the client must send a body.
@@ -159,9 +169,10 @@ impl ObjectMemory {
         let SealedSegment { segment, room } = sealed;
         let object = object(who, bucket, key);
         let hashed = segment.clone();
+        let tag = self.0.back.tag_digest(&object, Some(segment.as_slice().len() as u64));
         let hashing = blocking(move || {
-            let checksum = checksum.unwrap_or_default();
-            let mut digest = Digest::new(Some(checksum.algorithm));
+            let checksum = checksum.unwrap_or_else(|| default_checksum(tag));
+            let mut digest = Digest::tagged(tag, Some(checksum.algorithm), md5.is_some());
             for piece in hashed.as_slice().chunks(PIECE_BYTES) {
                 digest.update(piece);
             }
@@ -182,7 +193,7 @@ impl ObjectMemory {
             attributes,
             tags,
             size,
-            etag: verified.etag(),
+            etag: verified.etag,
             checksum: verified.checksum,
             parts: Vec::new(),
             change: ObjectChange::Put,

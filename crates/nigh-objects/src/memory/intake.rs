@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt};
-use nigh_data::digest::{Digest, PIECE_BYTES, VerifiedDigest};
+use nigh_data::digest::{Digest, PIECE_BYTES, TagDigest, VerifiedDigest};
 use nigh_data::segment::{Segment, SegmentWriter};
 use nigh_data::segment_cost::Cost;
 use nigh_data::{ByteStream, ChecksumClaim, ObjectError, ObjectId, Tags};
@@ -32,10 +32,19 @@ pub(super) struct BodyClaims {
     pub(super) length: Option<u64>,
     pub(super) md5: Option<[u8; 16]>,
     pub(super) checksum: Option<ChecksumClaim>,
+    /// What the entity tag is made of.
+    pub(super) tag: TagDigest,
     /// The most bytes.
     pub(super) limit: u64,
     /// The shard whose journal gets the body; none if no journal does.
     pub(super) journal: Option<ShardId>,
+}
+
+impl BodyClaims {
+    fn digest(&self) -> Digest {
+        let algorithm = self.checksum.as_ref().map(|claim| claim.algorithm);
+        Digest::tagged(self.tag, algorithm, self.md5.is_some())
+    }
 }
 
 /// Sends a body to the journal while it is received.
@@ -126,7 +135,7 @@ impl ObjectMemoryState {
         room: Reservation,
     ) -> Result<ReceivedBody, ObjectError> {
         let mut filling = SegmentWriter::new(&self.account, length)?;
-        let mut digest = Digest::new(expected.checksum.as_ref().map(|claim| claim.algorithm));
+        let mut digest = expected.digest();
         let goes = expected.journal.filter(|_| length > INLINE_MAX_BYTES as u64);
         let mut journal = goes.map(|shard| JournalIntake::new(Arc::clone(&self.back), shard));
         while let Some(bytes) = body.next().await {
@@ -158,7 +167,7 @@ impl ObjectMemoryState {
         body: ByteStream,
         expected: BodyClaims,
     ) -> Result<(SpoolFile, u64, VerifiedDigest), ObjectError> {
-        let digest = Digest::new(expected.checksum.as_ref().map(|claim| claim.algorithm));
+        let digest = expected.digest();
         self.stage_with(body, expected, digest).await
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_recursion::async_recursion as boxed;
 use nigh_data::attributes::check_tags;
-use nigh_data::digest::{Digest, VerifiedDigest};
+use nigh_data::digest::{Digest, TagDigest, VerifiedDigest};
 use nigh_data::{
     ByteStream, Checksum, ChecksumClaim, ClaimedValue, CompleteRequest, DataCall, DataOperation, MultipartRequest,
     ObjectError, PartInfo, PutDone, RangeSpec, ReadConditions, ServeOutcome, UploadId, UploadInfo,
@@ -84,7 +84,7 @@ impl ObjectMemoryState {
         })
         .await?;
         let info =
-            PartInfo { number, size, etag: verified.etag(), modified: self.clock.wall(), checksum: verified.checksum };
+            PartInfo { number, size, etag: verified.etag, modified: self.clock.wall(), checksum: verified.checksum };
         let ended = upload.lock().await?;
         if *ended {
             return Err(ObjectError::NoSuchUpload(upload.id.clone()));
@@ -257,7 +257,10 @@ impl ObjectMemory {
         let checksum = part_checksum(&upload, checksum)?;
         let room = self.0.uploads.room.reserve(&who.namespace, length.unwrap_or_default())?;
         let digest = part_digest(&upload, checksum.as_ref());
-        let part = self.0.stage_with(body, BodyClaims { length, md5, checksum, limit, journal: None }, digest).await?;
+        let part = self
+            .0
+            .stage_with(body, BodyClaims { length, md5, checksum, tag: TagDigest::Md5, limit, journal: None }, digest)
+            .await?;
         call.served(part.1);
         to_the_end(Arc::clone(&self.0).keep_part(call, upload, number, part, room)).await
     }
@@ -298,6 +301,7 @@ impl ObjectMemory {
             length: Some(length),
             md5: None,
             checksum: part_checksum(&upload, None)?,
+            tag: TagDigest::Md5,
             limit,
             journal: None,
         };

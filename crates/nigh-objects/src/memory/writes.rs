@@ -53,14 +53,15 @@ impl ObjectMemory {
         let object = object(who, bucket, key);
         let journal = inner.goes_to_journal(&object, &tags);
         let checksum = Some(checksum.unwrap_or_default());
-        let taken = inner.take_in(body, BodyClaims { length, md5, checksum, limit, journal }).await?;
+        let tag = inner.back.tag_digest(&object, None);
+        let taken = inner.take_in(body, BodyClaims { length, md5, checksum, tag, limit, journal }).await?;
         call.served(taken.size);
         let head = PutHead {
             conditions,
             attributes,
             tags,
             size: taken.size,
-            etag: taken.verified.etag(),
+            etag: taken.verified.etag,
             checksum: taken.verified.checksum,
             parts: Vec::new(),
             change: ObjectChange::Put,

@@ -2,11 +2,15 @@
 
 use std::sync::Arc;
 
+use nigh_data::digest::TagDigest;
 use nigh_data::{ObjectError, ObjectId, Tags};
 use nigh_terms::{BucketName, Namespace};
 
-use super::policy::{Access, BucketPolicy, WriteMode};
+use super::policy::{Access, BucketPolicy, EntityTag, WriteMode};
 use super::{Freshness, WriteBack};
+
+/// Segments of so many bytes get a composite entity tag, where their bucket's policy names none.
+const COMPOSITE_FROM: u64 = 1 << 20;
 
 impl WriteBack {
     fn policy(&self, object: &ObjectId) -> Option<Arc<BucketPolicy>> {
@@ -35,6 +39,25 @@ impl WriteBack {
     /// How old a copy of `object` may be that serves without a question to the store; none if there is no bound.
     pub(crate) fn freshness(&self, object: &ObjectId) -> Option<Freshness> {
         self.policy(object)?.freshness
+    }
+
+    /// What the entity tag of a write of `object` in one piece is made of. `segment`: the length of the client's segment,
+    /// if its bytes come in one.
+    pub(crate) fn tag_digest(&self, object: &ObjectId, segment: Option<u64>) -> TagDigest {
+        let is_large = || {
+            segment.is_some_and(|length| length >= COMPOSITE_FROM) && self.store.abilities(&object.namespace).lists_tags
+        };
+        match self.policy(object).and_then(|policy| policy.etag) {
+            Some(EntityTag::Composite) => TagDigest::Sha256,
+            Some(EntityTag::Md5) => TagDigest::Md5,
+            None => {
+                if is_large() {
+                    TagDigest::Sha256
+                } else {
+                    TagDigest::Md5
+                }
+            }
+        }
     }
 
     /// A bucket's policy.

@@ -76,6 +76,16 @@ pub enum Access {
     Shared,
 }
 
+/// What the entity tag of an object is, where it is written in one piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum EntityTag {
+    /// The MD5 of its bytes.
+    Md5,
+    /// Half of their SHA-256, with `-1` behind it. Clients take it for a multipart upload's, which is no MD5.
+    Composite,
+}
+
 /// A mode for some objects of a bucket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -105,6 +115,9 @@ pub struct BucketPolicy {
     /// How long ago the store may have been asked about an object that is served from memory; none: any time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub freshness: Option<Freshness>,
+    /// The entity tags of its objects; none: `md5`, and `composite` for segments of 1 MiB and more on the fast path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub etag: Option<EntityTag>,
     /// The modes of some of its objects.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<ModeRule>,
@@ -119,14 +132,15 @@ struct PolicyDocument {
     access: Access,
     revalidate: bool,
     freshness: Option<Freshness>,
+    etag: Option<EntityTag>,
     rules: Vec<ModeRule>,
 }
 
 impl From<PolicyDocument> for BucketPolicy {
     fn from(document: PolicyDocument) -> Self {
-        let PolicyDocument { mode, floor, access, revalidate, freshness, rules } = document;
+        let PolicyDocument { mode, floor, access, revalidate, freshness, etag, rules } = document;
         let freshness = freshness.or_else(|| revalidate.then_some(Freshness::ALWAYS));
-        Self { mode, floor, access, freshness, rules }
+        Self { mode, floor, access, freshness, etag, rules }
     }
 }
 
@@ -151,6 +165,8 @@ pub enum PolicyError {
         "a shared bucket needs a store that can refuse to overwrite what others wrote; {0} cannot: use the mode through"
     )]
     NoConditions(&'static str),
+    #[error("the entity tag composite needs a store whose listings show it (a directory, Swift); this is {0}: use md5")]
+    NoTags(&'static str),
 }
 
 impl BucketPolicy {
@@ -194,6 +210,9 @@ impl BucketPolicy {
         if !store.shadows && self.modes(default).any(|mode| mode == WriteMode::Shadow) {
             return Err(PolicyError::NoShadow(store.kind));
         }
+        if self.etag == Some(EntityTag::Composite) && !store.lists_tags {
+            return Err(PolicyError::NoTags(store.kind));
+        }
         // A later push may meet a write from outside.
         let later = |mode| matches!(mode, WriteMode::Lazy | WriteMode::Shadow);
         if self.access == Access::Shared && !store.conditions && self.modes(default).any(later) {
@@ -207,8 +226,10 @@ impl BucketPolicy {
 mod tests {
     use super::*;
 
-    const ABLE: StoreAbilities = StoreAbilities { kind: "able", conditions: true, shadows: true, lands_late: true };
-    const PLAIN: StoreAbilities = StoreAbilities { kind: "plain", conditions: false, shadows: false, lands_late: true };
+    const ABLE: StoreAbilities =
+        StoreAbilities { kind: "able", conditions: true, shadows: true, lands_late: true, lists_tags: true };
+    const PLAIN: StoreAbilities =
+        StoreAbilities { kind: "plain", conditions: false, shadows: false, lands_late: true, lists_tags: false };
 
     fn rule(prefix: &str, tag: Option<(&str, &str)>, mode: WriteMode) -> ModeRule {
         let tag = tag.map(|(name, value)| (name.to_owned(), value.to_owned()));
@@ -255,6 +276,8 @@ mod tests {
         assert_eq!(check(&policy(Access::Shared, WriteMode::Through), PLAIN), Ok(()));
         let floored = BucketPolicy { floor: Some(WriteMode::Through), ..policy(Access::Shared, WriteMode::Lazy) };
         assert_eq!(check(&floored, PLAIN), Ok(()), "the floor makes all of it go through");
+        let tagged = BucketPolicy { etag: Some(EntityTag::Composite), ..BucketPolicy::default() };
+        assert_eq!((check(&tagged, ABLE), check(&tagged, PLAIN)), (Ok(()), Err(PolicyError::NoTags("plain"))));
         let by_default = BucketPolicy { access: Access::Shared, ..BucketPolicy::default() };
         assert_eq!(check(&by_default, PLAIN), Err(PolicyError::NoConditions("plain")));
     }

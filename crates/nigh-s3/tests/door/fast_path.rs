@@ -5,6 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use md5::{Digest as _, Md5};
 use nigh_client::{Address, Client, ClientError, Conditions, Connection, Headers, Message};
 use nigh_s3::{FastPath, FastPathLimits, FastPathPayer, bind_fast_path};
 use nigh_terms::{AccessKeyId, ByteSize, InvocationId, Namespace, hex};
@@ -13,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::client::Request;
 use crate::running::Running;
-use crate::sign::{Payload, Signer};
+use crate::sign::{Payload, Signer, sha256};
 
 /// What a test takes for large: its own segment, and more than a packet.
 pub(crate) const LARGE: usize = 300_000;
@@ -353,6 +356,45 @@ async fn memory_that_a_client_fills_becomes_the_object_without_a_copy() {
     })
     .await;
     assert_eq!(door.get("/bucket/made").await.body.len(), LARGE);
+}
+
+#[tokio::test]
+async fn a_segment_of_a_mebibyte_has_an_entity_tag_that_is_no_md5_and_its_sha256_beside_it() {
+    let door = Running::with_bucket().await;
+    let address = serve(&door, "fast.sock", limits(), None);
+    let length = 1 << 20;
+    for (key, headers) in [
+        ("plain", vec![]),
+        ("md5", vec![("content-md5", BASE64_STANDARD.encode(Md5::digest(vec![9; length])))]),
+        ("crc32", vec![("x-amz-sdk-checksum-algorithm", "CRC32".to_owned())]),
+    ] {
+        let headers: Headers = headers.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        let (address, signer) = (address.clone(), door.signer.clone());
+        let done = aside(move || {
+            let mut client = client(&address, &signer);
+            let mut created = client.create("bucket", key, length as u64).unwrap();
+            created.fill(9);
+            created.commit(&mut client, &headers).unwrap()
+        });
+        let etag = done.await.headers["etag"].clone();
+        let sha256 = sha256(&vec![9; length]);
+        assert_eq!(etag, format!("\"{}-1\"", hex(&sha256[..16])), "{key}");
+        let target = format!("/bucket/{key}");
+        let read = Request::new("GET", &target).header("x-amz-checksum-mode", "ENABLED").header("if-match", &etag);
+        let read = door.send(read).await;
+        assert_eq!((read.status, read.header("etag"), read.body.len()), (200, etag.as_str(), length));
+        let (name, checksum) = match key {
+            "crc32" => ("x-amz-checksum-crc32", crate::checksums::crc32(&vec![9; length])),
+            _ => ("x-amz-checksum-sha256", BASE64_STANDARD.encode(sha256)),
+        };
+        assert_eq!(read.header(name), checksum, "{key}");
+        let listed = door.get(&format!("/bucket?list-type=2&prefix={key}")).await;
+        assert_eq!(listed.element("ETag").replace("&quot;", "\""), etag);
+        // Over HTTP it is the MD5, as AWS has it.
+        door.put(&target, vec![9; length]).await;
+        let etag = door.get(&target).await.header("etag").to_owned();
+        assert_eq!(etag, format!("\"{}\"", hex(&Md5::digest(vec![9; length]))));
+    }
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! `nigh objects policy`: a bucket's write modes, and whether outsiders write to it.
 
 use clap::{Args, ValueEnum};
-use nigh_objects::{Access, BucketPolicy, Freshness, ModeRule, ParseWriteModeError, WriteMode};
+use nigh_objects::{Access, BucketPolicy, EntityTag, Freshness, ModeRule, ParseWriteModeError, WriteMode};
 
 use super::bucket_only;
 use crate::context::Globals;
@@ -36,6 +36,9 @@ pub(crate) struct PolicyArgs {
     /// How old a cached copy may be: 0s asks the store before each hit, 30s at most every 30 seconds, none never
     #[arg(long, value_name = "DURATION")]
     freshness: Option<FreshnessArg>,
+    /// What the entity tags of its objects are; `default`: md5, and composite for 1 MiB and more on the fast path
+    #[arg(long)]
+    etag: Option<EntityTagArg>,
     /// The earlier name: `true` is `--freshness 0s`, `false` is `--freshness none`
     #[arg(long, hide = true, conflicts_with = "freshness")]
     revalidate: Option<bool>,
@@ -57,6 +60,17 @@ enum AccessArg {
     Exclusive,
     /// Nigh and others: Nigh overwrites no write of others
     Shared,
+}
+
+/// `EntityTag`, as a flag.
+#[derive(Clone, Copy, ValueEnum)]
+enum EntityTagArg {
+    /// The MD5 of the bytes, as S3 has it of an object in one piece
+    Md5,
+    /// Half of the bytes' SHA-256 and `-1`: half of the time, and no tool takes it for an MD5
+    Composite,
+    /// As no policy says
+    Default,
 }
 
 /// A bound, or none.
@@ -115,6 +129,7 @@ impl PolicyArgs {
             && self.floor.is_none()
             && self.access.is_none()
             && self.freshness.is_none()
+            && self.etag.is_none()
             && self.revalidate.is_none()
             && self.rules.is_empty()
             && self.tag_rules.is_empty()
@@ -134,6 +149,13 @@ impl PolicyArgs {
         let revalidate = self.revalidate.map(|revalidate| FreshnessArg(revalidate.then_some(Freshness::ALWAYS)));
         if let Some(FreshnessArg(freshness)) = self.freshness.or(revalidate) {
             policy.freshness = freshness;
+        }
+        if let Some(etag) = self.etag {
+            policy.etag = match etag {
+                EntityTagArg::Md5 => Some(EntityTag::Md5),
+                EntityTagArg::Composite => Some(EntityTag::Composite),
+                EntityTagArg::Default => None,
+            };
         }
         let rules = self.rules.iter().map(|PrefixRule(rule)| rule);
         let rules: Vec<ModeRule> = rules.chain(self.tag_rules.iter().map(|TagRule(rule)| rule)).cloned().collect();
@@ -175,6 +197,12 @@ pub(super) async fn run(args: PolicyArgs, globals: &Globals) -> Result<(), CliEr
         },
     );
     row("copies serve for".to_owned(), policy.freshness.map_or("any time".to_owned(), |bound| bound.to_string()));
+    let etag = match policy.etag {
+        Some(EntityTag::Md5) => "md5",
+        Some(EntityTag::Composite) => "composite",
+        None => "md5; composite from 1 MiB on by the fast path",
+    };
+    row("entity tags".to_owned(), etag.to_owned());
     for rule in &policy.rules {
         let what = match &rule.tag {
             Some((name, value)) => format!("tag {name}={value} {}", rule.prefix),
@@ -200,6 +228,15 @@ mod tests {
     fn changed(before: &BucketPolicy, options: &[&str]) -> Result<BucketPolicy, String> {
         let line = Line::try_parse_from(["policy", "nigh://bucket"].iter().chain(options));
         line.map(|line| line.args.changed(before.clone())).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn entity_tags_are_chosen_by_name_and_left_to_the_default_again() {
+        let none = BucketPolicy::default();
+        let chosen = |etag| BucketPolicy { etag: Some(etag), ..BucketPolicy::default() };
+        assert_eq!(changed(&none, &["--etag", "composite"]).unwrap(), chosen(EntityTag::Composite));
+        assert_eq!(changed(&chosen(EntityTag::Composite), &["--etag", "md5"]).unwrap(), chosen(EntityTag::Md5));
+        assert_eq!(changed(&chosen(EntityTag::Md5), &["--etag", "default"]).unwrap(), none);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use nigh_terms::{Clock, SystemClock};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::{BucketPolicy, ModeRule, WriteMode, WriteSettings};
+use crate::{BucketPolicy, EntityTag, ModeRule, WriteMode, WriteSettings};
 
 pub(super) struct LazyBench {
     pub(super) store: Arc<GatedStore>,
@@ -290,6 +290,17 @@ async fn modes_follow_the_policy_of_the_bucket() {
     // The object's memory is needed elsewhere.
     l.memory.set_cache_budget(ByteSize(0));
     assert!(matches!(l.get("scratch/a").await, Err(ObjectError::EphemeralLost(_))));
+}
+
+#[tokio::test]
+async fn entity_tags_follow_the_policy_of_the_bucket() {
+    let l = LazyBench::new().await;
+    let md5 = l.put("a", b"x").await.etag;
+    assert_eq!(md5.0, "9dd4e461268c8034f5c8564e155c67a6");
+    l.policy(BucketPolicy { etag: Some(EntityTag::Composite), ..BucketPolicy::default() }).await.unwrap();
+    assert_eq!(l.put("a", b"x").await.etag.0, "2d711642b726b04401627ca9fbac32f5-1");
+    l.policy(BucketPolicy::default()).await.unwrap();
+    assert_eq!(l.put("a", b"x").await.etag, md5);
 }
 
 #[tokio::test]

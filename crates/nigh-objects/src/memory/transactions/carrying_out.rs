@@ -211,7 +211,8 @@ impl ObjectMemoryState {
         let NewObject { attributes, tags, size, etag, checksum, modified } = NewObject::clone(new);
         let limit = self.limits.object.bytes();
         let journal = self.goes_to_journal(&object, &tags);
-        let expected = BodyClaims { length: Some(size), md5: None, checksum: None, limit, journal };
+        let expected =
+            BodyClaims { length: Some(size), md5: None, checksum: None, tag: TagDigest::Md5, limit, journal };
         let body = futures::stream::iter([Ok(bytes)]).boxed();
         let ReceivedBody { content, journal, .. } = self.take_in(body, expected).await?;
         let (conditions, parts, change) = (WriteConditions::default(), Vec::new(), ObjectChange::Put);

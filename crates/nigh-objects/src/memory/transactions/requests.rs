@@ -129,7 +129,7 @@ impl ObjectMemory {
             return Err(ObjectError::IncompleteBody { expected, received: size });
         }
         let verified = digest.verify(md5, Some(checksum))?;
-        let (etag, checksum, modified) = (verified.etag(), verified.checksum, inner.clock.wall());
+        let (etag, checksum, modified) = (verified.etag, verified.checksum, inner.clock.wall());
         let new = NewObject { attributes, tags, size, etag: etag.clone(), checksum: checksum.clone(), modified };
         let staged = StagedWrite { becomes: PartBecomes::Put(Box::new(new)), bytes: bytes.into() };
         inner.transactions.open.lock().stage(inner.now(), name, who, &object, staged)?;

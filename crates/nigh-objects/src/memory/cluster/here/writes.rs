@@ -62,7 +62,8 @@ impl ObjectMemoryState {
         }
         let (pieces, stream) = tokio::sync::mpsc::channel(4);
         let limit = self.limits.object.bytes();
-        let expected = BodyClaims { length: Some(size), md5: None, checksum: None, limit, journal: None };
+        let expected =
+            BodyClaims { length: Some(size), md5: None, checksum: None, tag: TagDigest::Md5, limit, journal: None };
         let taken = self.stage_in_spool(stream_of(stream), expected);
         let sent = async move {
             while let Some(piece) = call.body.next().await.map_err(broken)? {
