@@ -10,6 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::StreamExt;
 use futures::future::{BoxFuture, join_all};
+use nigh_data::digest::TagDigest;
 use nigh_data::{ObjectError, ObjectId, WriteConditions};
 use nigh_engine::{LedgerError, RequestId};
 use nigh_protocol::{Outcome, Stamp, TransactionId, TransactionInput, TransactionOutput, TransactionRecord};

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use futures::StreamExt;
+use nigh_data::digest::TagDigest;
 use nigh_data::{ByteStream, ObjectError, ObjectId};
 use nigh_engine::{LedgerError, RequestId};
 use nigh_protocol::ToHome;
