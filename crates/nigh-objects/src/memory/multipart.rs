@@ -257,10 +257,8 @@ impl ObjectMemory {
         let checksum = part_checksum(&upload, checksum)?;
         let room = self.0.uploads.room.reserve(&who.namespace, length.unwrap_or_default())?;
         let digest = part_digest(&upload, checksum.as_ref());
-        let part = self
-            .0
-            .stage_with(body, BodyClaims { length, md5, checksum, tag: TagDigest::Md5, limit, journal: None }, digest)
-            .await?;
+        let expected = BodyClaims { length, md5, checksum, tag: TagDigest::Md5, limit, journal: None };
+        let part = self.0.stage_with(body, expected, digest).await?;
         call.served(part.1);
         to_the_end(Arc::clone(&self.0).keep_part(call, upload, number, part, room)).await
     }
@@ -297,14 +295,8 @@ impl ObjectMemory {
         if length > limit {
             return Err(ObjectError::EntityTooLarge { limit });
         }
-        let expected = BodyClaims {
-            length: Some(length),
-            md5: None,
-            checksum: part_checksum(&upload, None)?,
-            tag: TagDigest::Md5,
-            limit,
-            journal: None,
-        };
+        let (md5, checksum) = (None, part_checksum(&upload, None)?);
+        let expected = BodyClaims { length: Some(length), md5, checksum, tag: TagDigest::Md5, limit, journal: None };
         let room = self.0.uploads.room.reserve(&who.namespace, length)?;
         let digest = part_digest(&upload, expected.checksum.as_ref());
         let part = self.0.stage_with(read.source.into_stream(), expected, digest).await?;
