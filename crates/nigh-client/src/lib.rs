@@ -22,6 +22,8 @@ mod created;
 mod error;
 mod object_file;
 mod packet;
+mod socket;
+mod spin;
 mod view;
 
 pub use address::Address;
@@ -29,5 +31,6 @@ pub use client::{Answered, Client, Conditions, Headers};
 pub use created::Created;
 pub use error::ClientError;
 pub use object_file::ObjectFile;
-pub use packet::{Connection, Message};
+pub use packet::{Connection, Message, Reply, request_header};
+pub use socket::{Arrived, Inbox, Socket};
 pub use view::View;
