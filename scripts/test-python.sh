@@ -9,7 +9,10 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 python=.deps/python/bin/python
-"$python" -m unittest discover -s runtimes/python
+# As the tests' own build has it; with its flags nothing is built twice.
+# shellcheck disable=SC2086
+cargo build --quiet ${NIGH_TEST_BUILT:---package nigh-python} --lib
+NIGH_NATIVE="$PWD/target/debug/libnigh_native.so" "$python" -m unittest discover -s runtimes/python
 "$python" -m unittest discover -s runtimes/openwhisk
 "$python" -m unittest discover -s runtimes/node
 "$python" -m unittest discover -s packaging/tests -t packaging

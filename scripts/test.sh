@@ -74,7 +74,7 @@ installing=$!
 part "format" cargo fmt --check
 part "judge of the tests" test_judge
 # shellcheck disable=SC2086
-part "lints and build" cargo build $NIGH_TEST_BUILT --bins --tests
+part "lints and build" cargo build $NIGH_TEST_BUILT --bins --lib --tests
 tools="Python, inputs, servers, kernels (after the build)"
 begin_part "$tools"
 # Not in a pipe: only the shell that began them can wait for them.

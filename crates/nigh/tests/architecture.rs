@@ -14,7 +14,7 @@ use std::path::Path;
 mod semantics;
 
 /// Each room's floor (ARCHITECTURE.md).
-const FLOORS: [(&str, u8); 29] = [
+const FLOORS: [(&str, u8); 30] = [
     ("nigh-client", 0),
     ("nigh-rpc", 0),
     ("nigh-terms", 0),
@@ -27,6 +27,7 @@ const FLOORS: [(&str, u8); 29] = [
     ("nigh-llc", 1),
     ("nigh-objects", 1),
     ("nigh-protocol", 1),
+    ("nigh-python", 1),
     ("nigh-sandbox", 1),
     ("nigh-schedule", 1),
     ("nigh-sim", 1),

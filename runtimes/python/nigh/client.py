@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, Dict, Iterator, Mapping, Optional, Tuple, Unio
 from nigh import upload, wire
 from nigh.connection import TIMEOUT_S, Answer, Pool
 from nigh.errors import Busy, NoServer
-from nigh.segment import NO_DESCRIPTOR, Segment
+from nigh.segment import NO_DESCRIPTOR, segment_of
 from nigh.upload import checked
 
 Data = Union[bytes, bytearray, memoryview]
@@ -69,7 +69,7 @@ class View(Head):
 
     def __init__(self, answer: Answer):
         super().__init__(answer)
-        self._segment = Segment(answer)
+        self._segment = segment_of(answer)
         self._memory: Optional[memoryview] = None
 
     @property

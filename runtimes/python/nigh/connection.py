@@ -3,6 +3,9 @@
 A connection carries one request at a time, so that an answer needs no dispatch between threads; the pool gives an idle
 one or opens another, up to `CONNECTIONS_MAX`. All waits are bounded by the kernel (`SO_RCVTIMEO`), which costs no call
 a request. A child of fork(2) forgets its parent's connections and opens its own.
+
+`Connection` and `Answer` are here in Python. Where there is the native module the pool opens its connections instead, which
+do and raise the same.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ import time
 import weakref
 from typing import Any, Deque, Dict, List, Optional, Tuple
 
-from nigh import wire
+from nigh import native, wire
 from nigh.errors import NoServer, NotAdmitted, ProtocolError, TimedOut, refused
 
 # A thread each; beyond it threads wait for one another. A sandbox may have 128.
@@ -100,7 +103,7 @@ class Answer:
 class Connection:
     """One connection, of one process, used by one thread at a time; only `release` may be called by any."""
 
-    def __init__(self, address: str, access_key: str, secret: str, timeout_s: float):
+    def __init__(self, address: str, timeout_s: float):
         self.pid = os.getpid()
         self.open = True
         self._next_id = 0
@@ -118,17 +121,6 @@ class Connection:
                 self._socket.connect("\0" + address[1:] if address.startswith("@") else address)
             except OSError as error:
                 raise NoServer(f"the fast path at {address} does not answer: {error}") from None
-            greeting, descriptor = self._receive()
-            self._keep_none(descriptor)
-            if greeting.kind != wire.GREETING:
-                raise self._fatal(greeting)
-            mac = wire.proof(secret, wire.text(wire.decode(greeting.text), "nonce"))
-            self._send(wire.pack(wire.HELLO, 0, {"access_key": access_key, "mac": mac}))
-            admitted, descriptor = self._receive()
-            self._keep_none(descriptor)
-            fields = wire.decode(admitted.text)
-            if admitted.kind != wire.ANSWER or "code" in fields:
-                raise NotAdmitted(f"{address} does not take the key {access_key}: {fields.get('message')}")
         except BaseException:
             self.close()
             raise
@@ -145,7 +137,7 @@ class Connection:
             self._send(packet)
             reply, descriptor = self._receive()
             if reply.kind != wire.ANSWER:
-                raise self._fatal(reply)
+                raise wire.fatal(reply.text)
             if reply.request_id != request_id:
                 raise ProtocolError(f"an answer to {reply.request_id}, not to {request_id}")
             return Answer(self, reply, descriptor)
@@ -155,6 +147,12 @@ class Connection:
                 os.close(descriptor)
             self.close()
             raise
+
+    def exchange(self, packet: Optional[bytes] = None) -> Tuple[wire.Packet, int]:
+        """Sends a packet and waits for the next; without one it only waits. For the handshake."""
+        if packet is not None:
+            self._send(packet)
+        return self._receive()
 
     def release(self, handle: int) -> None:
         """Says that a segment is not used any more, with the next read or, if there are several, now. Never waits, never
@@ -167,6 +165,9 @@ class Connection:
     def abandon(self, handle: int) -> None:
         """Says that a segment that was made is not wanted. Never waits, never fails."""
         self._hint(wire.ABANDON, handle)
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
 
     def close(self) -> None:
         self.open = False
@@ -225,17 +226,6 @@ class Connection:
             for descriptor in descriptors:
                 os.close(descriptor)
 
-    @staticmethod
-    def _keep_none(descriptor: int) -> None:
-        if descriptor >= 0:
-            os.close(descriptor)
-            raise ProtocolError("a descriptor that belongs to no answer")
-
-    @staticmethod
-    def _fatal(packet: wire.Packet) -> Exception:
-        fields = wire.decode(packet.text)
-        return ProtocolError(f"the server ends the connection: {fields.get('code')}: {fields.get('message')}")
-
 
 def _descriptors(ancillary: List[Tuple[int, int, bytes]]) -> List[int]:
     found = array.array("i")
@@ -243,6 +233,33 @@ def _descriptors(ancillary: List[Tuple[int, int, bytes]]) -> List[int]:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             found.frombytes(data[: len(data) - len(data) % found.itemsize])
     return list(found)
+
+
+def connect(address: str, access_key: str, secret: str, timeout_s: float) -> Connection:
+    """A connection on which the server takes requests of this key."""
+    connection: Connection = (Connection if native.module is None else native.module.Connection)(address, timeout_s)
+    try:
+        greeting, descriptor = connection.exchange()
+        _keep_none(descriptor)
+        if greeting.kind != wire.GREETING:
+            raise wire.fatal(greeting.text)
+        mac = wire.proof(secret, wire.text(wire.decode(greeting.text), "nonce"))
+        hello = wire.pack(wire.HELLO, 0, {"access_key": access_key, "mac": mac})
+        admitted, descriptor = connection.exchange(hello)
+        _keep_none(descriptor)
+        fields = wire.decode(admitted.text)
+        if admitted.kind != wire.ANSWER or "code" in fields:
+            raise NotAdmitted(f"{address} does not take the key {access_key}: {fields.get('message')}")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _keep_none(descriptor: int) -> None:
+    if descriptor >= 0:
+        os.close(descriptor)
+        raise ProtocolError("a descriptor that belongs to no answer")
 
 
 class Pool:
@@ -352,7 +369,7 @@ class Pool:
             if time.monotonic() < self._down_until:
                 raise NoServer(f"the fast path at {self.address} did not answer a moment ago")
             try:
-                connection = Connection(self.address, self._access_key, self._secret, self._timeout_s)
+                connection = connect(self.address, self._access_key, self._secret, self._timeout_s)
             except (NoServer, NotAdmitted, ProtocolError):
                 self._down_until = time.monotonic() + DOWN_S
                 raise

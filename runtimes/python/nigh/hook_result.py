@@ -21,7 +21,7 @@ from dateutil.tz import tzutc
 from nigh.connection import Answer
 from nigh.errors import Refused
 from nigh.hook_body import CheckedBody, FastBody
-from nigh.segment import Segment
+from nigh.segment import segment_of
 
 _METADATA_PREFIX = "x-amz-meta-"
 _MONTHS = {name: number for number, name in enumerate("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(), 1)}
@@ -112,7 +112,7 @@ class ResultParser:
         algorithm = _checksum_algorithm(headers, context)
         body: Optional[FastBody] = None
         if self._model.has_streaming_output:
-            segment = Segment(answer)
+            segment = segment_of(answer)
             if algorithm is not None and verify:
                 expected = headers[f"x-amz-checksum-{algorithm}"]
                 body = CheckedBody(segment, headers, status, _CHECKSUM_CLS[algorithm](), expected)

@@ -3,6 +3,8 @@
 A segment is read by copy (`pread`, which maps nothing) or as a view (`mmap`). What holds it is told to the node at the
 end: when the last view is gone, or the segment is closed unread. A descriptor that is no sealed segment of the length
 announced is refused before anybody sees a byte of it: a file that could shrink would end the process by SIGBUS.
+
+Closed, it gives no bytes: ValueError.
 """
 
 from __future__ import annotations
@@ -74,11 +76,8 @@ class Segment:
 
     def close(self) -> None:
         """Lets the bytes go. Views that were given out stay good."""
-        if self._bytes is not None:
-            self._bytes = b""
-            return
         if self._descriptor < 0:
-            self._mapping = None
+            self._bytes = self._mapping = None
             return
         with self._lock:
             descriptor, self._descriptor = self._descriptor, -1
@@ -92,6 +91,7 @@ class Segment:
             return memoryview(self._bytes)
         mapping = self._mapping
         if mapping is None:
+            self._check_held()
             with self._lock:
                 mapping = self._mapping
                 if mapping is None:
@@ -112,9 +112,12 @@ class Segment:
             return bytes(self._mapping[begin:end])
         return self._copy(begin, end)
 
-    def _map(self) -> memoryview:
+    def _check_held(self) -> None:
         if self._descriptor < 0:
             raise ValueError("the bytes were let go")
+
+    def _map(self) -> memoryview:
+        self._check_held()
         begins = self._offset - self._offset % mmap.ALLOCATIONGRANULARITY
         skipped = self._offset - begins
         mapped = mmap.mmap(
@@ -133,12 +136,12 @@ class Segment:
         return memoryview(mapped)[skipped:]
 
     def _copy(self, begin: int, end: int) -> bytes:
+        self._check_held()
         with self._lock:
             # Another thread may have mapped or closed it meanwhile.
             if self._mapping is not None:
                 return bytes(self._mapping[begin:end])
-            if self._descriptor < 0:
-                raise ValueError("the bytes were let go")
+            self._check_held()
             parts = []
             while begin < end:
                 part = os.pread(self._descriptor, min(end - begin, _READ_BYTES_MAX), self._offset + begin)
@@ -147,6 +150,14 @@ class Segment:
                 parts.append(part)
                 begin += len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def segment_of(answer: Any) -> Segment:
+    """The bytes of an answer, by what brought it: `Segment`, or the native module's of the same methods."""
+    if type(answer) is Answer:
+        return Segment(answer)
+    segment: Segment = answer.segment()
+    return segment
 
 
 def _check(descriptor: int, length: int) -> None:

@@ -95,6 +95,12 @@ def decode(text: bytes) -> Dict[str, Any]:
     return fields
 
 
+def fatal(text: bytes) -> ProtocolError:
+    """The error of a reply that ends the connection."""
+    fields = decode(text)
+    return ProtocolError(f"the server ends the connection: {fields.get('code')}: {fields.get('message')}")
+
+
 def proof(secret: str, nonce: str) -> str:
     """What shows the server that the client has the key's secret."""
     return hmac.new(secret.encode(), _PROOF_PREFIX + nonce.encode(), hashlib.sha256).hexdigest()

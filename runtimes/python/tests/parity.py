@@ -22,7 +22,7 @@ from boto3.s3.transfer import TransferConfig
 from botocore.config import Config
 from botocore.response import StreamingBody
 
-from nigh import hook
+from nigh import hook, native
 
 BUCKET = "parity"
 CONFIG = Config(retries={"total_max_attempts": 2})
@@ -241,7 +241,8 @@ def bodies():
                 lambda s3, k=key, w=way: w(s3.get_object(Bucket=BUCKET, Key=k)["Body"]),
             )
     view = fast.get_object(Bucket=BUCKET, Key="large")["Body"].view()
-    note("a view is the bytes, without a copy", bytes(view) == data(MIB + 7) and type(view.obj).__name__ == "mmap")
+    owner = "mmap" if native.module is None else "Mapping"
+    note("a view is the bytes, without a copy", bytes(view) == data(MIB + 7) and type(view.obj).__name__ == owner)
 
 
 def puts():
@@ -411,6 +412,7 @@ def main():
         except Exception:
             failed.append("a part broke off")
             traceback.print_exc(file=sys.stdout)
+    print("client:", "Python" if native.module is None else "native")
     print("by way:", hook.counters())
     print(f"{len(failed)} of these differ: {failed}" if failed else "all the same")
     sys.exit(1 if failed else 0)

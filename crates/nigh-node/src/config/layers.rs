@@ -17,7 +17,8 @@ use super::traces::STANDARD_VARIABLES;
 use crate::machine::Machine;
 
 /// Variables with the prefix `NIGH_` that are no settings: the command, the Python client and the hook read them.
-const NOT_SETTINGS: [&str; 7] = ["CA_BUNDLE", "CONFIG", "PROFILE", "ENDPOINT", "FAST_PATH", "HOOK", "HOOK_REPORT"];
+const NOT_SETTINGS: [&str; 8] =
+    ["CA_BUNDLE", "CONFIG", "PROFILE", "ENDPOINT", "FAST_PATH", "HOOK", "HOOK_REPORT", "NATIVE"];
 /// Settings that had another name, which is still read.
 const RENAMED: [(&str, &str); 1] = [("allow_remote", "allow_plain")];
 /// The prefixes of variables for tests.

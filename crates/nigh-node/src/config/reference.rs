@@ -21,7 +21,7 @@ const HEAD: &str = "# Settings
 [Where they are set](../howto/configure.md). Times are texts with a unit (`\"60 s\"`, `\"50 ms\"`, `\"10 min\"`, `\"1 h\"`); sizes
 too (`\"64 MiB\"`), or bytes. Lists: in a variable separated by `,` (folders by `:`). The table `[function]` in the same file is
 [a function's](lambda.md#a-folders-nightoml). Any `NIGH_…` variable that names no setting is refused, except `NIGH_CONFIG`, `NIGH_PROFILE`,
-`NIGH_ENDPOINT`, `NIGH_CA_BUNDLE` (flags), `NIGH_FAST_PATH`, `NIGH_HOOK` and `NIGH_HOOK_REPORT` (Python clients).
+`NIGH_ENDPOINT`, `NIGH_CA_BUNDLE` (flags), `NIGH_FAST_PATH`, `NIGH_HOOK`, `NIGH_HOOK_REPORT` and `NIGH_NATIVE` (Python clients).
 ";
 /// What stands for this machine in defaults.
 const STATE: &str = "/STATE";

@@ -8,11 +8,13 @@ use serde_json::{Value, json};
 
 use crate::isolation::engines;
 use crate::platform::{Node, python, wait_for};
+use crate::programs::build_programs;
 use crate::skipped::skip;
 
 /// A handler that knows nothing of Nigh but what it asks the hook at the end.
 const HANDLER: &str = r#"
 import os
+import sys
 import boto3
 
 s3 = boto3.client("s3")
@@ -38,7 +40,8 @@ def handler(event, context):
         draft.memory[:5] = b"12345"
         draft.commit()
     view = s3.get_object(Bucket="data", Key="made")["Body"].view()
-    said["right"] = right and view[:6] == b"12345\0" and type(view.obj).__name__ == "mmap"
+    said["right"] = right and view[:6] == b"12345\0" and type(view.obj).__name__ in ("mmap", "Mapping")
+    said["native"] = nigh.native.module is not None or sys.version_info < (3, 11)
     return {**said, **nigh.hook.counters()}
 "#;
 /// Holds views of objects until one does not come as a view any more; lets go of all.
@@ -54,7 +57,7 @@ def handler(event, context):
         return {}
     for number in range(64):
         view = s3.get_object(Bucket="data", Key=str(number % event["objects"]))["Body"].view()
-        if type(view.obj).__name__ != "mmap":
+        if type(view.obj).__name__ not in ("mmap", "Mapping"):
             return {"views": len(views), "right": len(view) == event["bytes"]}
         if number >= event["objects"]:
             return {"views": len(views), "right": False}
@@ -65,14 +68,16 @@ const NOT_HERE: i32 = 77;
 /// How many sandboxes may be started until one was prewarmed.
 const STARTS_MAX: usize = 40;
 
-/// Runs a program of the package's tests against `node`, by the node's own socket.
-fn by_package(node: &Node, python: &Path, module: &str) -> (Output, String) {
+/// Runs a program of the package's tests against `node`, by the node's own socket. `native` is the client's native module,
+/// or `off`.
+fn by_package(node: &Node, python: &Path, module: &str, native: &str) -> (Output, String) {
     let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../runtimes/python");
     let output = Command::new(python)
         .args(["-m", module])
         .current_dir(package)
         .envs(node.sdk_environment())
         .env("NIGH_FAST_PATH", node.endpoints()["fast_socket"].as_str().unwrap())
+        .env("NIGH_NATIVE", native)
         .output()
         .unwrap();
     let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -86,9 +91,13 @@ fn checks(said: &str) -> usize {
 #[test]
 fn every_result_of_boto3_is_the_same_by_the_fast_path_as_over_http() {
     let Some(python) = python("every_result_of_boto3_is_the_same_by_the_fast_path_as_over_http") else { return };
-    let (output, said) = by_package(&Node::start(&python), &python, "tests.parity");
-    assert!(output.status.success(), "{said}");
-    assert!(checks(&said) > 200, "{said}");
+    let native = build_programs().join("libnigh_native.so");
+    for (client, native) in [("native", native.to_str().unwrap()), ("Python", "off")] {
+        let (output, said) = by_package(&Node::start(&python), &python, "tests.parity", native);
+        assert!(output.status.success(), "{said}");
+        assert!(said.contains(&format!("client: {client}\n")), "{said}");
+        assert!(checks(&said) > 200, "{said}");
+    }
 }
 
 #[test]
@@ -99,7 +108,7 @@ fn aiobotocore_beside_the_hook_goes_over_http_and_is_counted() {
     if !aio.exists() {
         return skip(test, format_args!("{} is missing; scripts/install-test-tools.sh installs it", aio.display()));
     }
-    let (output, said) = by_package(&Node::start(&python), &aio, "tests.aio");
+    let (output, said) = by_package(&Node::start(&python), &aio, "tests.aio", "off");
     if output.status.code() == Some(NOT_HERE) {
         return skip(test, said.trim());
     }
@@ -140,6 +149,7 @@ fn a_function_s_boto3_goes_the_fast_way_under_each_engine_prewarmed_or_not() {
                 return;
             }
             assert_eq!((&said["right"], &said["fast"], &said["http"]), (&json!(true), &expected, &json!({})), "{said}");
+            assert_eq!(said["native"], json!(true), "{said}");
             seen.push(start);
             if seen.iter().any(|one| one == "prewarmed") && seen.iter().any(|one| one != "prewarmed") {
                 break;

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// Builds `nigh-sandbox` and the others that `nigh` starts: `cargo test -p nigh` alone leaves them out, or as they were.
+/// Builds `nigh-sandbox` and the others that `nigh` starts or lends to functions: `cargo test -p nigh` alone leaves them
+/// out, or as they were.
 ///
 /// Who has built the whole workspace says so by `NIGH_TEST_BUILT`, Cargo's flags. They and all that they depend on would
 /// else be built once more, with the features of their packages alone. Gives the folder where they lie.
@@ -23,7 +24,10 @@ pub(crate) fn build_programs() -> PathBuf {
                 "nigh-lambda",
                 "-p",
                 "nigh-lab",
+                "-p",
+                "nigh-python",
                 "--bins",
+                "--lib",
             ];
             let built = Command::new(env!("CARGO")).args(build).status();
             assert!(built.is_ok_and(|status| status.success()), "the programs beside `nigh` could not be built");

@@ -203,8 +203,13 @@ fn a_door_beyond_loopback_that_has_tls_needs_no_permission() {
 
 #[test]
 fn variables_of_the_python_client_are_no_settings_and_misspelt_ones_are_refused() {
-    let of_the_client =
-        [("NIGH_STATE", "/s"), ("NIGH_FAST_PATH", "/s/fast.sock"), ("NIGH_HOOK", "off"), ("NIGH_HOOK_REPORT", "1")];
+    let of_the_client = [
+        ("NIGH_STATE", "/s"),
+        ("NIGH_FAST_PATH", "/s/fast.sock"),
+        ("NIGH_HOOK", "off"),
+        ("NIGH_HOOK_REPORT", "1"),
+        ("NIGH_NATIVE", "off"),
+    ];
     layers(None, &of_the_client, &[]).resolve(&machine()).unwrap();
     let misspelt = [("NIGH_STATE", "/s"), ("NIGH_FAST_PAHT", "/s/fast.sock")];
     assert!(layers(None, &misspelt, &[]).resolve(&machine()).is_err());

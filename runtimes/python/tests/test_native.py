@@ -1,0 +1,250 @@
+"""The native client beside the one in Python: the same results, the same errors; and when there is none."""
+
+import io
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+from pathlib import Path
+
+import nigh
+from nigh import native, wire
+from tests.both import NATIVE, ByClient, by_both
+from tests.responder import HEADER, KEY, SECRET, Responder, packet, sealed
+from tests.test_connection import LARGE, WithResponder
+
+ROOT = Path(__file__).parent.parent
+ANSWER = {"status": 200, "headers": {}, "length": 5, "handle": 1, "offset": 0}
+
+
+def with_text(text, flags=0, kind=wire.ANSWER, request_id=1):
+    return HEADER.pack(1, kind, flags, request_id, len(text), 5) + text + b"12345"
+
+
+# Replies to a first request, each a packet and what makes its descriptors.
+STRANGE = {
+    "no header": (b"\1\1\0",),
+    "nothing": (b"",),
+    "another version": (packet(1, 1, ANSWER, version=2),),
+    "an unknown kind": (packet(7, 1, ANSWER),),
+    "cut": (packet(1, 1, ANSWER, b"12345")[:-1],),
+    "lengths beyond the packet": (HEADER.pack(1, 1, 0, 1, 0xFFFFFFFF, 0xFFFFFFFF) + b"{}",),
+    "another request's": (packet(1, 2, ANSWER),),
+    "a greeting": (packet(0, 1, {"nonce": "1"}),),
+    "the end": (packet(2, 1, {"status": 400, "code": "BadRequest", "message": "why"}),),
+    "the end, without a reason": (packet(2, 1, {}),),
+    "the end, in no JSON": (with_text(b"?", kind=wire.FATAL),),
+    "no JSON": (with_text(b"{"),),
+    "no UTF-8": (with_text(b'{"status":"\xff"}'),),
+    "a list": (with_text(b"[200,1,0,5,{}]"),),
+    "deep": (with_text(b'{"status":200,"x":' + b"[" * 500 + b"]" * 500 + b"}"),),
+    "no status": (packet(1, 1, {"headers": {}}),),
+    "a status in words": (packet(1, 1, {**ANSWER, "status": "200"}),),
+    "a negative status": (packet(1, 1, {**ANSWER, "status": -200}),),
+    "a status with a fraction": (with_text(b'{"status":200.0}'),),
+    "headers in a list": (packet(1, 1, {**ANSWER, "headers": []}),),
+    "a header that is a number": (packet(1, 1, {**ANSWER, "headers": {"a": 1}}),),
+    "no headers": (packet(1, 1, {"status": 404, "code": "NoSuchKey", "message": "no"}),),
+    "an error without a code": (packet(1, 1, {"status": 500}),),
+    "not modified": (packet(1, 1, {"status": 304, "headers": {"etag": "x"}}),),
+    "over HTTP": (packet(1, 1, {"status": 307}),),
+    "over HTTP, with a segment": (packet(1, 1, {"status": 307}), lambda: sealed(b"12345")),
+    "no segment": (packet(1, 1, ANSWER, b"12345"),),
+    "a segment without a length": (packet(1, 1, {**ANSWER, "length": None}), lambda: sealed(b"12345")),
+    "a segment without an offset": (packet(1, 1, {**ANSWER, "offset": "0"}), lambda: sealed(b"12345")),
+    "a segment without a handle": (packet(1, 1, {**ANSWER, "handle": -1}), lambda: sealed(b"12345")),
+    "a segment that is short": (packet(1, 1, {**ANSWER, "offset": 1}), lambda: sealed(b"12345")),
+    "a segment that is open": (packet(1, 1, ANSWER), lambda: sealed(b"12345", 0)),
+    "two segments": (packet(1, 1, ANSWER), lambda: sealed(b"12345"), lambda: sealed(b"12345")),
+    "a segment and the bytes": (packet(1, 1, ANSWER, b"12345", wire.IN_PACKET), lambda: sealed(b"12345")),
+    "the bytes": (packet(1, 1, ANSWER, b"12345", wire.IN_PACKET),),
+    "the bytes, and no JSON": (with_text(b"{", wire.IN_PACKET),),
+    "a segment": (packet(1, 1, {**ANSWER, "headers": {"etag": '"e"', "x-amz-meta-a": "ü"}}), lambda: sealed(b"12345")),
+}
+
+
+class Same(ByClient):
+    by = NATIVE
+
+    def outcome(self, reply):
+        data, *segments = reply
+        responder = Responder(lambda *_: (data, *(make() for make in segments)))
+        self.addCleanup(responder.close)
+        client = nigh.Client(responder.address, KEY, SECRET, timeout_s=5)
+        try:
+            view = client.get("b", "k")
+            said = [len(view), view.tobytes(), bytes(view.memory), view[1:3].tobytes(), view.metadata, view.etag]
+        except nigh.NighError as error:
+            said = [type(error), str(error), getattr(error, "headers", None)]
+        return said, client._pool._count
+
+    def test_whatever_a_server_says_both_clients_make_the_same_of_it(self):
+        by_native = {name: self.outcome(reply) for name, reply in STRANGE.items()}
+        self.in_python()
+        for name, reply in STRANGE.items():
+            with self.subTest(name):
+                self.assertEqual(by_native[name], self.outcome(reply))
+
+    def test_both_clients_ask_for_the_same(self):
+        keys = ["k", "", "grün/日本/😀", 'quoted "\\" and \n', "\x00\x1f\x7f", "\ud800", "k" * 5000, "k" * 100_000]
+
+        def asked():
+            responder = Responder()
+            self.addCleanup(responder.close)
+            client = nigh.Client(responder.address, KEY, SECRET, timeout_s=5)
+            raised = []
+            for key in keys:
+                for call in (client.get, client.head):
+                    try:
+                        call("b", key)
+                    except (nigh.NighError, ValueError) as error:
+                        raised.append((type(error), str(error)))
+            return responder.seen, raised
+
+        by_native = asked()
+        self.in_python()
+        self.assertEqual(by_native, asked())
+
+    def test_a_view_is_of_the_node_s_memory(self):
+        responder = Responder()
+        self.addCleanup(responder.close)
+        client = nigh.Client(responder.address, KEY, SECRET)
+        client.put("b", "k", LARGE)
+        memory = client.get("b", "k", range="bytes=5-99999").memory
+        self.assertEqual((type(memory.obj).__name__, memory.format, memory.readonly), ("Mapping", "B", True))
+        self.assertEqual(memory, LARGE[5:100_000])
+        with self.assertRaises((BufferError, TypeError)):
+            io.BytesIO(b"x").readinto(memory.obj)
+
+
+@by_both
+class Lives(WithResponder):
+    def test_sixteen_threads_read_two_hundred_times_each(self):
+        responder, client = self.large()
+        client.put("b", "small", b"small")
+        wrong = []
+
+        def work():
+            try:
+                for number in range(100):
+                    if client.get_bytes("b", "small") != b"small":
+                        wrong.append("small")
+                    with client.get("b", "k") as view:
+                        if view.memory[number : number + 9] != LARGE[number : number + 9] or view.tobytes() != LARGE:
+                            wrong.append(number)
+            except Exception as error:
+                wrong.append(error)
+
+        threads = [threading.Thread(target=work) for _ in range(16)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(wrong, [])
+
+    def test_a_view_outlives_its_client_and_gives_no_bytes_once_it_is_closed(self):
+        responder, client = self.large()
+        client.put("b", "small", b"small")
+        for key, data in (("k", LARGE), ("small", b"small")):
+            for looked_at in (False, True):
+                view = responder.client.get("b", key)
+                kept = view.memory[1:] if looked_at else None
+                other = nigh.Client(responder.address, KEY, SECRET, timeout_s=5)
+                responder.client.close()
+                responder.client = other
+                self.assertEqual((view.tobytes(), bytes(view.memory)), (data, data))
+                view.release()
+                for reading in (view.tobytes, lambda view=view: view.memory, lambda view=view: view[0]):
+                    with self.assertRaises(ValueError):
+                        reading()
+                if kept is not None:
+                    self.assertEqual(kept, data[1:])
+
+    def test_a_view_is_closed_by_its_with_block_and_is_iterated_and_indexed_in_it(self):
+        _, client = self.large()
+        with client.get("b", "k", range="bytes=1-4") as view:
+            self.assertEqual((list(view), view[-1], len(view), view[1:3]), ([1, 2, 3, 4], 4, 4, b"\2\3"))
+        with self.assertRaises(ValueError):
+            view.tobytes()
+
+    def test_a_signal_s_handler_interrupts_a_wait(self):
+        responder = self.serve(lambda operation, *_: "hang" if operation == wire.GET else None)
+        responder.client.put("b", "k", b"1")
+        interrupted = threading.Event()
+
+        def interrupt(*_):
+            if not interrupted.is_set():
+                interrupted.set()
+                raise KeyboardInterrupt
+
+        self.addCleanup(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, interrupt))
+        waiting = threading.main_thread().ident
+
+        def send():
+            # Again, where it came before the wait began.
+            while not interrupted.wait(0.05):
+                if wire.GET in responder.operations():
+                    signal.pthread_kill(waiting, signal.SIGINT)
+
+        thread = threading.Thread(target=send)
+        thread.start()
+        with self.assertRaises(KeyboardInterrupt):
+            responder.client.get("b", "k")
+        thread.join()
+        # The answer may still come; no other request gets it.
+        self.assertEqual(responder.client._pool._count, 0)
+        self.assertEqual(responder.client.head("b", "k").content_length, 1)
+
+    def test_a_signal_that_nobody_minds_does_not_end_a_wait(self):
+        begun, seen = threading.Event(), threading.Event()
+
+        def spoil(operation, *_):
+            if operation == wire.GET:
+                begun.set()
+                seen.wait(5)
+
+        responder = self.serve(spoil)
+        responder.client.put("b", "k", b"1")
+        self.addCleanup(signal.signal, signal.SIGUSR1, signal.signal(signal.SIGUSR1, lambda *_: seen.set()))
+        waiting = threading.main_thread().ident
+
+        def send():
+            begun.wait(5)
+            while not seen.wait(0.05):
+                signal.pthread_kill(waiting, signal.SIGUSR1)
+
+        thread = threading.Thread(target=send)
+        thread.start()
+        self.assertEqual(responder.client.get_bytes("b", "k"), b"1")
+        thread.join()
+
+
+class Loading(ByClient):
+    """What a process of its own has for `nigh.native.module`, in which words."""
+
+    by = NATIVE
+
+    def module_of(self, **environment):
+        code = "from nigh import Client, native; print(getattr(native.module, '__name__', None))"
+        environment = {**{name: value for name, value in os.environ.items() if name != "NIGH_NATIVE"}, **environment}
+        ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True)
+        return ran.stdout.strip(), ran.stderr
+
+    def test_a_module_that_cannot_be_loaded_is_left_out_without_a_word(self):
+        with tempfile.TemporaryDirectory() as folder:
+            garbage = Path(folder) / "garbage.so"
+            garbage.write_bytes(b"\x7fELF but no more")
+            # A program is no module.
+            for file in (garbage, sys.executable, Path(folder) / "none.so", "off"):
+                self.assertEqual(self.module_of(NIGH_NATIVE=str(file)), ("None", ""), file)
+            whole = Path(folder) / "copy.so"
+            shutil.copy(native.module.__file__, whole)
+            self.assertEqual(self.module_of(NIGH_NATIVE=str(whole)), ("nigh.nigh_native", ""))
+
+
+if __name__ == "__main__":
+    unittest.main()
