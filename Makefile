@@ -46,7 +46,7 @@ lint:            ## Check format and lints
 	@cargo clippy --workspace --all-targets -- -D warnings
 
 bench: deps      ## Print the benches: S3 door and invocations, each beside its peer
-	@cargo build --release --bins
+	@cargo build --release --bins --lib
 	@target/release/nigh bench s3
 	@target/release/nigh bench invoke
 
@@ -63,8 +63,8 @@ test-packages:   ## Install each package of dist/ on fresh machines; REBUILD=1 b
 	@NIGH_TEST_REBUILD=$(REBUILD) python3 -m unittest discover -v -s tests/packages
 
 install: deps    ## Install nigh and its programs beside each other in ~/.cargo/bin
-	@cargo build --release --bins
+	@cargo build --release --bins --lib
 	@install -D -t "$${CARGO_HOME:-$$HOME/.cargo}/bin" target/release/nigh target/release/nigh-sandbox \
-		target/release/nigh-http-adapter target/release/nigh-features \
+		target/release/nigh-http-adapter target/release/nigh-features target/release/libnigh_native.so \
 		target/release/nigh-lab target/release/nigh-peer target/release/nigh-resctrl-guest
 	@ln -sfn "$(CURDIR)/$(PYTHON_DEPS)" "$${CARGO_HOME:-$$HOME/.cargo}/bin/nigh-python"

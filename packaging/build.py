@@ -54,7 +54,7 @@ def environment(architecture, epoch, paths):
 def command(architecture, rust):
     """Cargo's words."""
     packages = [word for package in project.PROGRAMS for word in ("-p", package)]
-    return [f"{rust}/bin/cargo", "build", "--release", "--locked", "--offline", "--bins", "--target",
+    return [f"{rust}/bin/cargo", "build", "--release", "--locked", "--offline", "--bins", "--lib", "--target",
             architecture.target, *packages, "--features", project.FEATURES]
 
 

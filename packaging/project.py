@@ -11,12 +11,15 @@ DESCRIPTION = (
     "Runs AWS Lambda functions on your own machines, with S3, Lambda and OpenWhisk APIs, and keeps the objects that "
     "they read and write in memory."
 )
-# Cargo's package and the program in it.
+# The client's native module: a library that Nigh lends to functions, and the wheel has as a module.
+NATIVE = "libnigh_native.so"
+# Cargo's package and the program in it, or the library.
 PROGRAMS = {
     "nigh": "nigh",
     "nigh-sandbox": "nigh-sandbox",
     "nigh-sizing": "nigh-features",
     "nigh-lambda": "nigh-http-adapter",
+    "nigh-python": NATIVE,
 }
 # With Google Cloud Storage and Azure as stores.
 FEATURES = "nigh/cloud-stores"

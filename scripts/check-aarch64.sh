@@ -18,5 +18,5 @@ if ! command -v aarch64-linux-gnu-gcc >/dev/null 2>&1; then
     apt_install gcc-aarch64-linux-gnu libc6-dev-arm64-cross
 fi
 CC_aarch64_unknown_linux_gnu=aarch64-linux-gnu-gcc \
-    cargo check --quiet --locked --target "$target" --bins --features nigh/cloud-stores \
-    -p nigh -p nigh-sandbox -p nigh-sizing -p nigh-lambda && echo "check-aarch64: done"
+    cargo check --quiet --locked --target "$target" --bins --lib --features nigh/cloud-stores \
+    -p nigh -p nigh-sandbox -p nigh-sizing -p nigh-lambda -p nigh-python && echo "check-aarch64: done"

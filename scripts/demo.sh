@@ -19,7 +19,7 @@ install_all >"$log" 2>&1 &
 installing=$!
 set +m
 trap 'kill -- -"$installing" 2>/dev/null || true; rm -f "$log"' EXIT
-cargo build --release --workspace --bins --no-default-features
+cargo build --release --workspace --bins --lib --no-default-features
 if ! wait "$installing"; then
     cat "$log" >&2
     exit 1

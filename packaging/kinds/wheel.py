@@ -18,6 +18,8 @@ DEPENDENCIES = ("awslambdaric>=3.0", "boto3>=1.36")
 PYTHON = ">=3.10"
 # What the hook and the client are; they are imported in functions and outside.
 LIBRARY = project.ROOT / "runtimes/python/nigh"
+# What `nigh.native` loads, and Pythons that cannot do without.
+NATIVE = "nigh/nigh_native.abi3.so"
 
 
 def tag(release):
@@ -47,6 +49,7 @@ def build(release):
     for path in sorted(LIBRARY.iterdir()):
         if path.suffix == ".py" or path.name == "py.typed":
             tree.file(f"nigh/{path.name}", path)
+    tree.file(NATIVE, release.programs[project.NATIVE], 0o755)
     tree.file(f"{name}.data/scripts/nigh", release.programs["nigh"], 0o755)
     tree.graft(f"{name}.data/data/lib/nigh", layout.helpers(release))
     tree.file(f"{info}/METADATA", metadata(release))

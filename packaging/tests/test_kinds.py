@@ -43,7 +43,8 @@ class KindsTest(unittest.TestCase):
             names = tar.getnames()
             text = tar.extractfile("nigh-1.2.3-x86_64-linux/README.txt").read().decode()
         self.assertTrue(all(path.startswith("nigh-1.2.3-x86_64-linux") for path in names))
-        self.assertIn("nigh-1.2.3-x86_64-linux/lib/nigh/nigh-sandbox", names)
+        for helper in ("nigh-sandbox", "libnigh_native.so"):
+            self.assertIn(f"nigh-1.2.3-x86_64-linux/lib/nigh/{helper}", names)
         self.assertIn("glibc 2.31 or newer", text)
         self.assertNotIn("@", text)
         self.assertEqual(portable.build(release()), (name, data))
@@ -66,6 +67,7 @@ class KindsTest(unittest.TestCase):
         for path in ("nigh-1.2.3.data/scripts/nigh", "nigh-1.2.3.data/data/lib/nigh/nigh-sandbox"):
             self.assertEqual(modes[path], 0o100755, path)
         self.assertIn("nigh/hook.py", files)
+        self.assertEqual(files["nigh/nigh_native.abi3.so"], release().programs["libnigh_native.so"])
         self.assertIn(b"\nRequires-Dist: awslambdaric", files["nigh-1.2.3.dist-info/METADATA"])
         self.assertEqual(wheel.build(release()), (name, data))
 

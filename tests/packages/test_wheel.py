@@ -43,8 +43,9 @@ class WheelTest(package_test.PackageTest):
         self.at.run(["/env/bin/pip", "install", "--quiet", self.file])
         print(f"installed in {time.monotonic() - began:.0f} s, {processor_s() - before:.0f} s of a processor")
         self.assertLess(processor_s() - before, INSTALLED_WITHIN_S)
-        said = self.at.run(["/env/bin/python", "-c", "import nigh, nigh.hook; print(nigh.Client.__name__)"])
-        self.assertEqual(said.strip(), "Client")
+        code = "import nigh, nigh.hook; from nigh import native; print(nigh.Client.__name__, native.module.__name__)"
+        said = self.at.run(["/env/bin/python", "-c", code])
+        self.assertEqual(said.split(), ["Client", "nigh.nigh_native"])
         self.at.enter(network=False)
         self.follow(["/env/bin/nigh", "up"])
         self.at.run(["/env/bin/pip", "uninstall", "--quiet", "--yes", "nigh"])
