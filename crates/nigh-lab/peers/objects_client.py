@@ -5,7 +5,8 @@
 Orders come as JSON, one a line, and each has its answer:
 `{"do": "prepare", "bytes": n}` stores an object of n bytes and compares what each kind of read gives: `{}`;
 `{"do": "read"|"view"|"put", "bytes": n, "count": c}` does that c times: `{"us": [...], "cpu_us": x}`, the latter of this
-process for each call; `{"do": "ways"}` says which way boto3's calls went: `{"fast": {...}, "http": {...}}`.
+process for each call; `{"do": "ways"}` says which way boto3's calls went: `{"fast": {...}, "http": {...}}`;
+`{"do": "client"}` says whether Nigh's client is native here: `{"client": "native"|"Python"}`.
 A read looks at the first byte: a view is mapped by then. The process ends with its input.
 """
 
@@ -62,6 +63,12 @@ def ways():
     return hook.counters() if hook else {"fast": {}, "http": {}}
 
 
+def client():
+    from nigh import native
+
+    return {"client": "Python" if native.module is None else "native"}
+
+
 def data_of(size):
     return (bytes(range(251)) * (size // 251 + 1))[:size]
 
@@ -110,6 +117,8 @@ def main():
             answer = prepare(store, order["bytes"])
         elif order["do"] == "ways":
             answer = ways()
+        elif order["do"] == "client":
+            answer = client()
         else:
             answer = measure(store, order)
         print(json.dumps(answer), flush=True)

@@ -9,6 +9,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nigh_client::{ClientError, Conditions};
+use nigh_terms::companion_programs;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -23,8 +24,17 @@ pub(super) const PROGRAM: &str = include_str!("../../../peers/objects_client.py"
 /// Where clients put their objects, as the program has it.
 const BUCKET: &str = "bench-bucket";
 /// Variables of this process that would send a client elsewhere.
-const NOT_INHERITED: [&str; 6] =
-    ["NIGH_FAST_PATH", "NIGH_HOOK", "PYTHONPATH", "AWS_ENDPOINT_URL", "AWS_SESSION_TOKEN", "AWS_PROFILE"];
+const NOT_INHERITED: [&str; 7] = [
+    "NIGH_FAST_PATH",
+    "NIGH_HOOK",
+    "NIGH_NATIVE",
+    "PYTHONPATH",
+    "AWS_ENDPOINT_URL",
+    "AWS_SESSION_TOKEN",
+    "AWS_PROFILE",
+];
+/// The native module of Nigh's Python client, beside the programs.
+const NATIVE: &str = "libnigh_native.so";
 
 pub(super) struct Contestant {
     pub(super) path: &'static str,
@@ -87,6 +97,13 @@ impl Contestant {
 
 fn key(bytes: u64) -> String {
     format!("object-{bytes}")
+}
+
+/// `NIGH_NATIVE` of a client of Nigh's: the native module, if it is built.
+pub(super) fn native_module() -> String {
+    let program = std::env::current_exe().unwrap_or_default();
+    let found = companion_programs(&program, NATIVE).find(|path| path.is_file());
+    found.map_or_else(|| "off".to_owned(), |path| path.to_string_lossy().into_owned())
 }
 
 /// As the Python program measures: one call that does not count, then each by itself.
@@ -158,6 +175,13 @@ impl PythonClient {
             }
             _ => Err(failed(path, &"no pipes to it")),
         }
+    }
+
+    /// Whether this client of Nigh's is `native`, or `Python` alone.
+    pub(super) fn kind(&mut self) -> Result<String, LabError> {
+        let answer = self.ask(&json!({ "do": "client" }))?;
+        let kind = answer["client"].as_str().map(str::to_owned);
+        kind.ok_or_else(|| failed(self.path, &format!("it did not say which client it is: {answer}")))
     }
 
     fn ask(&mut self, order: &Value) -> Result<Value, LabError> {

@@ -13,7 +13,7 @@ use clap::Args;
 use nigh_client::Address;
 use serde::Serialize;
 
-use self::contestant::{Client, Contestant, PROGRAM, PythonClient};
+use self::contestant::{Client, Contestant, PROGRAM, PythonClient, native_module};
 use crate::LabError;
 use crate::instrument::error::Tried;
 use crate::instrument::machine::Machine;
@@ -260,7 +260,11 @@ impl Stage {
         let fast = fast.ok_or_else(|| LabError::Node("it has no fast path".to_owned()))?;
         let s3 = node.s3_access();
         let own = |python_path: PathBuf| {
-            let more = [("NIGH_FAST_PATH", text_of(&fast)), ("PYTHONPATH", text_of(&python_path))];
+            let more = [
+                ("NIGH_FAST_PATH", text_of(&fast)),
+                ("NIGH_NATIVE", native_module()),
+                ("PYTHONPATH", text_of(&python_path)),
+            ];
             s3.environment().into_iter().chain(more.map(|(name, value)| (name.to_owned(), value)))
         };
         let client = |path, store: &str, environment: &mut dyn Iterator<Item = (String, String)>| {
@@ -270,7 +274,8 @@ impl Stage {
         let mut hook = Contestant { path: HOOK, client: Client::Python(by_hook), servers: vec![node.pid()] };
         // It makes the bucket, which the others find.
         hook.prepare(KIB)?;
-        let by_python = client(PYTHON, "nigh", &mut own(package))?;
+        let mut by_python = client(PYTHON, "nigh", &mut own(package))?;
+        machine.peers.insert("Nigh's Python client".to_owned(), by_python.kind()?);
         let by_rust =
             nigh_client::Client::connect(&Address::File(fast.clone()), &s3.access_key, s3.secret_key.reveal())
                 .of_node()?;
