@@ -134,7 +134,7 @@ impl Connection {
             return Err(ClientError::Io { what: "wait for an answer", reason });
         }
         if arrived.is_cut {
-            return wrong("a packet is too long");
+            return wrong("a packet, or the list of its descriptors, is too long");
         }
         let descriptor = arrived.descriptors.pop();
         let Some(reply) = Reply::read(self.inbox.packet(&arrived)) else {

@@ -19,8 +19,10 @@ use crate::segment::Segment;
 const IN_PACKET: u16 = 2;
 const SUCCESS: std::ops::Range<u64> = 200..300;
 
-/// What an answer's JSON says of its bytes. JSON that is not so goes to Python.
+/// What an answer's JSON says of its bytes. JSON that is not so goes to Python: an error's, and what serde takes and Python
+/// does not (text that is no UTF-8 or is nested too deeply, of fields that nobody reads).
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Numbers {
     status: u64,
     handle: Option<u64>,

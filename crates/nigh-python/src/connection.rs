@@ -1,12 +1,12 @@
 //! A connection, as `nigh.connection.Connection`: one process's, used by one thread at a time.
 
-use std::os::fd::{AsFd as _, AsRawFd as _, IntoRawFd as _, OwnedFd};
+use std::os::fd::{IntoRawFd as _, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use nigh_client::{Address, Inbox, Socket, request_header};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
@@ -48,9 +48,11 @@ impl Connection {
     fn new(py: Python<'_>, address: &str, timeout_s: f64) -> PyResult<Self> {
         let timeout =
             Duration::try_from_secs_f64(timeout_s).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        // As setsockopt(2) and Python have it: zero is for ever.
+        let timeout = Some(timeout).filter(|timeout| !timeout.is_zero());
         let to = Address::parse(address);
         let socket = loop {
-            match py.detach(|| Socket::connect(&to, Some(timeout))) {
+            match py.detach(|| Socket::connect(&to, timeout)) {
                 Ok(socket) => break socket,
                 Err(Errno::INTR) => py.check_signals()?,
                 Err(errno) => {
@@ -75,7 +77,7 @@ impl Connection {
     }
 
     fn fileno(&self) -> i32 {
-        self.line.socket().map_or(-1, |socket| socket.as_fd().as_raw_fd())
+        self.line.number()
     }
 
     fn close(&self) {
@@ -94,8 +96,8 @@ impl Connection {
         py: Python<'py>,
         packet: Option<Bound<'py, PyBytes>>,
     ) -> PyResult<(Bound<'py, PyAny>, i32)> {
-        let Received { kind, flags, id, text, body, descriptor } =
-            self.carried(py, packet.as_ref().map(|packet| packet.as_bytes()))?;
+        let packet = packet.as_ref().map(|packet| packet.as_bytes());
+        let Received { kind, flags, id, text, body, descriptor } = self.carried(py, packet, &mut *self.inbox()?)?;
         let packet = of_wire(py, "Packet")?.call1((kind, flags, id, text, body))?;
         Ok((packet, descriptor.map_or(-1, |descriptor| descriptor.into_raw_fd())))
     }
@@ -109,6 +111,7 @@ impl Connection {
         fields: &Bound<'py, PyDict>,
         body: Option<Bound<'py, PyBytes>>,
     ) -> PyResult<Answer> {
+        let mut inbox = self.inbox()?;
         let id = self.last_id.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         let is_read = operation == GET || operation == HEAD;
         let released = if is_read { self.line.take_released() } else { Vec::new() };
@@ -122,7 +125,7 @@ impl Connection {
                 packed.cast_into::<PyBytes>()?
             }
         };
-        let answer = self.answer(py, id, packet.as_bytes());
+        let answer = self.answer(py, id, packet.as_bytes(), &mut inbox);
         // Also where a signal's handler raised: an answer may still come, and would be another request's.
         if answer.is_err() {
             self.line.close();
@@ -132,8 +135,13 @@ impl Connection {
 }
 
 impl Connection {
-    fn answer(&self, py: Python<'_>, id: u32, packet: &[u8]) -> PyResult<Answer> {
-        let reply = self.carried(py, Some(packet))?;
+    /// For the one thread that may use the connection.
+    fn inbox(&self) -> PyResult<MutexGuard<'_, Inbox>> {
+        self.inbox.try_lock().ok_or_else(|| PyRuntimeError::new_err("a connection carries one request at a time"))
+    }
+
+    fn answer(&self, py: Python<'_>, id: u32, packet: &[u8], inbox: &mut Inbox) -> PyResult<Answer> {
+        let reply = self.carried(py, Some(packet), inbox)?;
         if reply.kind != ANSWER {
             return Err(PyErr::from_value(of_wire(py, "fatal")?.call1((reply.text,))?));
         }
@@ -144,15 +152,15 @@ impl Connection {
     }
 
     /// Sends `packet`, if there is one, and waits for the next.
-    fn carried<'py>(&self, py: Python<'py>, packet: Option<&[u8]>) -> PyResult<Received<'py>> {
-        let Some(mut inbox) = self.inbox.try_lock() else {
-            return Err(PyRuntimeError::new_err("a connection carries one request at a time"));
-        };
-        let inbox: &mut Inbox = &mut inbox;
-        let line = &*self.line;
-        let mut unsent = packet;
+    fn carried<'py>(&self, py: Python<'py>, packet: Option<&[u8]>, inbox: &mut Inbox) -> PyResult<Received<'py>> {
+        let mut outgoing = self.line.outgoing(packet);
         let mut arrived = loop {
-            match py.detach(|| line.carry(&mut unsent, inbox)) {
+            // Taken anew after each handler of a signal: that may close the connection, or fork.
+            let carried = match self.line.socket() {
+                Some(socket) => py.detach(|| outgoing.carry(&socket, inbox)),
+                None => Err(Failure::Sending(Errno::BADF)),
+            };
+            match carried {
                 Ok(arrived) => break arrived,
                 Err(Failure::Sending(Errno::INTR) | Failure::Waiting(Errno::INTR)) => py.check_signals()?,
                 Err(failure) => return Err(broken(py, &failure)),

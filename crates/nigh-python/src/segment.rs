@@ -86,9 +86,12 @@ impl Segment {
                 bytes.as_any().get_item(PySlice::new(py, begin as isize, end as isize, 1))
             }
             Held::Mapped(mapped) => filled(py, end - begin, |place| {
-                let source = &mapped.map[begin..end];
-                // SAFETY: both are `end - begin` bytes; `place` is new memory and overlaps nothing.
-                unsafe { std::ptr::copy_nonoverlapping(source.as_ptr(), place.as_mut_ptr().cast(), source.len()) };
+                // SAFETY: `begin` and `end` were checked against the mapping's length; `place` is new memory of the length
+                // between them, and overlaps nothing.
+                unsafe {
+                    let source = mapped.map.as_ptr().add(begin);
+                    std::ptr::copy_nonoverlapping(source, place.as_mut_ptr().cast(), place.len());
+                }
                 Ok(())
             }),
             Held::Open(open) => filled(py, end - begin, |place| read_at(&open, self.offset + begin as u64, place)),
@@ -118,8 +121,8 @@ impl Segment {
             return Err(garbled(py, "a descriptor came that is no sealed segment"));
         }
         let size = rustix::fs::fstat(&descriptor).map_err(|errno| os_error(py, errno))?.st_size as u64;
-        let end = offset.saturating_add(length);
-        if size < end {
+        let end = u128::from(offset) + u128::from(length);
+        if u128::from(size) < end {
             return Err(garbled(py, &format!("a segment of {size} bytes came where {end} were announced")));
         }
         let open = Open { descriptor, release: Arc::new(release) };
@@ -149,8 +152,8 @@ struct Mapping {
 #[pymethods]
 impl Mapping {
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: std::ffi::c_int) -> PyResult<()> {
-        let bytes: &[u8] = &slf.get().mapped.map;
-        let (start, length) = (bytes.as_ptr().cast_mut().cast(), bytes.len() as ffi::Py_ssize_t);
+        let map = &slf.get().mapped.map;
+        let (start, length) = (map.as_ptr().cast_mut().cast(), map.len() as ffi::Py_ssize_t);
         // SAFETY: `view` is Python's to fill, which keeps this object while it has the view; the object keeps the mapping.
         // Nobody writes through it: it is said to be read-only.
         let code = unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start, length, 1, flags) };
@@ -196,7 +199,7 @@ fn read_at(open: &Open, offset: u64, place: &mut [MaybeUninit<u8>]) -> Result<()
     let mut done = 0;
     while done < place.len() {
         match rustix::io::pread(&open.descriptor, &mut place[done..], offset + done as u64) {
-            Ok((read, _)) if read.is_empty() => return Err(ReadFailure::Short(place.len() - done)),
+            Ok(([], _)) => return Err(ReadFailure::Short(place.len() - done)),
             Ok((read, _)) => done += read.len(),
             Err(Errno::INTR) => {}
             Err(errno) => return Err(ReadFailure::Refused(errno)),
