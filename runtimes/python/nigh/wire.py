@@ -33,6 +33,7 @@ _HEADER_BYTES = _HEADER.size
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 _decode = json.JSONDecoder().decode
 _TEXTS = frozenset((str,))
+_NUMBERS_END = 1 << 64
 _PROOF_PREFIX = b"nigh fast path 1\n"
 
 
@@ -115,9 +116,9 @@ def text(fields: Dict[str, Any], name: str) -> str:
 
 
 def number(fields: Dict[str, Any], name: str) -> int:
-    """The whole number called `name` in a reply, not negative."""
+    """The whole number called `name` in a reply, of 64 bits and not negative."""
     value = fields.get(name)
-    if type(value) is not int or value < 0:
+    if type(value) is not int or not 0 <= value < _NUMBERS_END:
         raise ProtocolError(f"a reply's {name!r} is no number")
     return value
 

@@ -74,7 +74,7 @@ class Packets(unittest.TestCase):
                 wire.decode(reply.text)
 
     def test_values_of_their_type_are_given_as_they_are(self):
-        for value in (0, 1, 1 << 40):
+        for value in (0, 1, 1 << 40, (1 << 64) - 1):
             self.assertEqual(wire.number({"n": value}, "n"), value)
         for value in ("", "text"):
             self.assertEqual(wire.text({"t": value}, "t"), value)
@@ -84,13 +84,20 @@ class Packets(unittest.TestCase):
         for value in (None, 1, [], b"text"):
             with self.assertRaises(ProtocolError):
                 wire.text({"t": value}, "t")
-        for value in (None, "1", 1.5, -1, True, []):
+        for value in (None, "1", 1.5, -1, 1 << 64, True, []):
             with self.assertRaises(ProtocolError):
                 wire.number({"n": value}, "n")
         for value in ([], {"a": 1}, {"a": None}, "text"):
             with self.assertRaises(ProtocolError):
                 wire.headers({"headers": value})
         self.assertEqual(wire.headers({}), {})
+
+    def test_a_reply_that_ends_the_connection_is_an_error_that_says_why(self):
+        error = wire.fatal(b'{"status":400,"code":"BadRequest","message":"no such field"}')
+        self.assertIs(type(error), ProtocolError)
+        self.assertEqual(str(error), "the server ends the connection: BadRequest: no such field")
+        with self.assertRaises(ProtocolError):
+            wire.fatal(b"{")
 
     def test_the_numbers_of_the_protocol_are_the_documented_ones(self):
         operations = (wire.HELLO, wire.GET, wire.HEAD, wire.PUT, wire.CREATE, wire.COMMIT, wire.RELEASE, wire.ABANDON)
