@@ -59,13 +59,17 @@ class Segment:
         if answer.is_in_packet:
             self.length = len(self._bytes)
             return
-        self.length = wire.number(answer.fields, "length")
-        if answer.descriptor < 0:
-            raise ProtocolError(f"neither a segment nor the {self.length} bytes came")
-        self._bytes = None
-        self._offset = wire.number(answer.fields, "offset")
-        handle = wire.number(answer.fields, "handle")
-        _check(answer.descriptor, self._offset + self.length)
+        try:
+            self.length = wire.number(answer.fields, "length")
+            if answer.descriptor < 0:
+                raise ProtocolError(f"neither a segment nor the {self.length} bytes came")
+            self._bytes = None
+            self._offset = wire.number(answer.fields, "offset")
+            handle = wire.number(answer.fields, "handle")
+            _check(answer.descriptor, self._offset + self.length)
+        except BaseException:
+            answer.close()
+            raise
         connection = answer.connection
         self._release: Callable[[], None] = lambda: connection.release(handle)
         self._lock = threading.Lock()
