@@ -9,6 +9,7 @@ from unittest import mock
 
 from nigh import connection, wire
 from nigh.errors import NotAdmitted, ProtocolError
+from tests.both import ByClient, by_both
 from tests.responder import KEY, SECRET, Responder, packet, sealed
 from tests.with_responder import descriptors
 
@@ -16,7 +17,8 @@ GREETING = (packet(wire.GREETING, 0, {"nonce": "0" * 32}),)
 ADMITTED = (packet(wire.ANSWER, 0, {}),)
 
 
-class Handshake(unittest.TestCase):
+@by_both
+class Handshake(ByClient):
     def connect(self, *replies):
         """Against a server that sends the first reply at once, and the next after each request.
 
@@ -42,7 +44,7 @@ class Handshake(unittest.TestCase):
         thread = threading.Thread(target=serve)
         thread.start()
         try:
-            connection.Connection(address, KEY, SECRET, 20).close()
+            connection.connect(address, KEY, SECRET, 20).close()
         finally:
             thread.join()
         return requests
@@ -78,7 +80,7 @@ class Handshake(unittest.TestCase):
 
     def test_descriptor_0_beside_a_greeting_is_closed_as_any_other(self):
         with mock.patch.object(connection.os, "close") as closed, self.assertRaises(ProtocolError):
-            connection.Connection._keep_none(0)
+            connection._keep_none(0)
         # What earlier tests left may be closed meanwhile.
         self.assertEqual(closed.mock_calls.count(mock.call(0)), 1)
 

@@ -15,7 +15,7 @@ import nigh
 from nigh import native, wire
 from tests.both import NATIVE, ByClient, by_both
 from tests.responder import HEADER, KEY, SECRET, Responder, packet, sealed
-from tests.test_connection import LARGE, WithResponder
+from tests.with_responder import LARGE, WithResponder
 
 ROOT = Path(__file__).parent.parent
 ANSWER = {"status": 200, "headers": {}, "length": 5, "handle": 1, "offset": 0}
@@ -40,11 +40,17 @@ STRANGE = {
     "the end, in no JSON": (with_text(b"?", kind=wire.FATAL),),
     "no JSON": (with_text(b"{"),),
     "no UTF-8": (with_text(b'{"status":"\xff"}'),),
+    "no UTF-8 in a field that nobody reads": (with_text(b'{"status":404,"x":"\xff"}'),),
     "a list": (with_text(b"[200,1,0,5,{}]"),),
     "deep": (with_text(b'{"status":200,"x":' + b"[" * 500 + b"]" * 500 + b"}"),),
+    "deeper than anybody reads": (with_text(b'{"status":404,"x":' + b"[" * 50_000 + b"]" * 50_000 + b"}"),),
+    "half a character in a header": (with_text(b'{"status":404,"headers":{"a":"\\ud800"}}'),),
     "no status": (packet(1, 1, {"headers": {}}),),
     "a status in words": (packet(1, 1, {**ANSWER, "status": "200"}),),
     "a negative status": (packet(1, 1, {**ANSWER, "status": -200}),),
+    "a status of more than 64 bits": (packet(1, 1, {**ANSWER, "status": 1 << 64}),),
+    "a status that is told twice": (with_text(b'{"status":500,"status":404,"code":"NoSuchKey"}'),),
+    "a status that is nothing with a sign": (with_text(b'{"status":-0}'),),
     "a status with a fraction": (with_text(b'{"status":200.0}'),),
     "headers in a list": (packet(1, 1, {**ANSWER, "headers": []}),),
     "a header that is a number": (packet(1, 1, {**ANSWER, "headers": {"a": 1}}),),
@@ -57,6 +63,8 @@ STRANGE = {
     "a segment without a length": (packet(1, 1, {**ANSWER, "length": None}), lambda: sealed(b"12345")),
     "a segment without an offset": (packet(1, 1, {**ANSWER, "offset": "0"}), lambda: sealed(b"12345")),
     "a segment without a handle": (packet(1, 1, {**ANSWER, "handle": -1}), lambda: sealed(b"12345")),
+    "a segment with a handle of more than 64 bits": (packet(1, 1, {**ANSWER, "handle": 1 << 64}), lambda: sealed(b"12345")),
+    "a segment that ends beyond 64 bits": (packet(1, 1, {**ANSWER, "offset": (1 << 64) - 1}), lambda: sealed(b"12345")),
     "a segment that is short": (packet(1, 1, {**ANSWER, "offset": 1}), lambda: sealed(b"12345")),
     "a segment that is open": (packet(1, 1, ANSWER), lambda: sealed(b"12345", 0)),
     "two segments": (packet(1, 1, ANSWER), lambda: sealed(b"12345"), lambda: sealed(b"12345")),

@@ -1,5 +1,6 @@
 """The pool: threads that share connections, forks, and servers that are gone for a moment."""
 
+import ctypes
 import os
 import threading
 import time
@@ -8,10 +9,12 @@ from unittest import mock
 
 from nigh import connection, wire
 from nigh.errors import NoServer, NotAdmitted, ProtocolError, TimedOut
+from tests.both import by_both
 from tests.responder import KEY, SECRET
-from tests.with_responder import LARGE, WithResponder
+from tests.with_responder import LARGE, WithResponder, name_of_socket, opened
 
 
+@by_both
 class Sharing(WithResponder):
     def test_threads_share_few_connections_and_wait_for_them(self):
         responder = self.serve()
@@ -130,6 +133,7 @@ class Sharing(WithResponder):
         self.assertEqual(connection.Pool("/nowhere", KEY, SECRET)._timeout_s, 60)
 
 
+@by_both
 class Down(WithResponder):
     def at(self, now, pool):
         """What comes of a take at this time."""
@@ -152,11 +156,12 @@ class Down(WithResponder):
     def test_one_that_does_not_take_the_key_or_speaks_otherwise_is_left_alone_too(self):
         for error in (NotAdmitted("no"), ProtocolError("no")):
             pool = connection.Pool(self.serve().address, KEY, SECRET)
-            with mock.patch.object(connection, "Connection", side_effect=error):
+            with mock.patch.object(connection, "connect", side_effect=error):
                 self.assertEqual(self.at(100, pool), type(error))
             self.assertEqual([self.at(now, pool) for now in (100.99, 101)], ["left alone", "connected"])
 
 
+@by_both
 class Forks(WithResponder):
     def test_a_child_opens_connections_of_its_own_and_harms_its_parent_s_none(self):
         responder = self.serve()
@@ -200,24 +205,48 @@ class Forks(WithResponder):
         one = pool._idle[0]
 
         def child():
-            assert (one.open, one._socket.fileno(), pool._idle, pool._count) == (False, -1, [], 0)
+            assert (one.open, one.fileno(), pool._idle, pool._count) == (False, -1, [], 0)
 
         self.in_a_child(child)
         self.assertEqual((one.open, pool._idle), (True, [one]))
 
+    def test_a_child_keeps_no_socket_open_on_which_a_thread_of_its_parent_waits(self):
+        released = threading.Event()
+        self.addCleanup(released.set)
+        responder = self.serve(lambda operation, *_: operation == wire.HEAD and not released.wait(20))
+        client = responder.client
+        client.put("b", "k", b"1")
+        thread = threading.Thread(target=client.head, args=("b", "k"))
+        thread.start()
+        self.until(lambda: wire.HEAD in responder.operations())
+        (one,) = client._pool._all
+        name = name_of_socket(one)
+
+        def child():
+            assert (one.open, one.fileno(), opened(name)) == (False, -1, [])
+
+        self.in_a_child(child)
+        self.assertEqual(len(opened(name)), 1)
+        released.set()
+        thread.join()
+        self.assertTrue(one.open)
+
     def test_a_fork_that_python_did_not_see_is_noticed_by_the_next_request(self):
-        for pid in (0, 1 << 30):
-            pool = connection.Pool(self.serve().address, KEY, SECRET)
-            parents = pool.take()[0]
-            pool.give(parents)
-            # As the child's memory would be.
-            parents.pid = pool._pid = pid
+        pool = connection.Pool(self.serve().address, KEY, SECRET)
+        parents = pool.take()[0]
+        pool.give(parents)
+
+        def child():
             own, is_new = pool.take()
-            self.assertEqual((is_new, parents.open, pool._pid, pool._count), (True, False, os.getpid(), 1))
+            assert (is_new, parents.open, pool._pid, pool._count) == (True, False, os.getpid(), 1)
             pool.give(parents)
-            self.assertEqual((pool._idle, pool._count), ([], 1))
+            assert (pool._idle, pool._count) == ([], 1)
             pool.give(own)
-            self.assertEqual(pool._idle, [own])
+            assert pool._idle == [own]
+
+        # Only os.fork() calls what is registered with Python.
+        self.in_a_child(child, fork=ctypes.PyDLL(None).fork)
+        self.assertEqual((parents.open, pool._idle), (True, [parents]))
 
     def test_a_child_without_standard_input_uses_descriptor_0_as_any_other(self):
         client = self.serve().client
@@ -228,7 +257,7 @@ class Forks(WithResponder):
             assert client.get_bytes("b", "small") == b"small"
             os.close(0)
             view = client.get("b", "large")
-            assert view._segment._descriptor == 0
+            assert os.readlink("/proc/self/fd/0").startswith("/memfd:")
             assert view.tobytes() == LARGE
             del view
             with client.create("b", "k", 5) as draft:
@@ -244,6 +273,24 @@ class Forks(WithResponder):
             raise AssertionError("descriptor 0 is still open")
 
         self.in_a_child(child)
+
+
+class ProcessIds(WithResponder):
+    """Of the client in Python, whose connections can be given any."""
+
+    def test_any_other_process_id_is_another_process(self):
+        for pid in (0, 1 << 30):
+            pool = connection.Pool(self.serve().address, KEY, SECRET)
+            parents = pool.take()[0]
+            pool.give(parents)
+            # As the child's memory would be.
+            parents.pid = pool._pid = pid
+            own, is_new = pool.take()
+            self.assertEqual((is_new, parents.open, pool._pid, pool._count), (True, False, os.getpid(), 1))
+            pool.give(parents)
+            self.assertEqual((pool._idle, pool._count), ([], 1))
+            pool.give(own)
+            self.assertEqual(pool._idle, [own])
 
 
 if __name__ == "__main__":

@@ -3,19 +3,17 @@
 import gc
 import mmap
 import os
+import resource
 import unittest
 
 import nigh
 from nigh import wire
+from tests.both import by_both
 from tests.with_responder import LARGE, WithResponder, descriptors
 
 
+@by_both
 class Segments(WithResponder):
-    def large(self):
-        responder = self.serve()
-        responder.client.put("b", "k", LARGE)
-        return responder, responder.client
-
     def released(self, responder):
         """What the server has heard of by the next read."""
         with self.assertRaises(nigh.NotFound):
@@ -69,6 +67,36 @@ class Segments(WithResponder):
         self.assertEqual((len(view), view[3], bytes(view[1:4]), bytes(view)), (len(LARGE), 3, b"\1\2\3", LARGE))
         self.assertTrue(view == LARGE and view != b"" and list(view)[:3] == [0, 1, 2])
 
+    def test_up_to_four_that_are_released_wait_for_the_next_read(self):
+        responder, client = self.large()
+        views = [client.get("b", "k") for _ in range(4)]
+        del views
+        client.create("b", "other", 1).abandon()
+        self.until(lambda: wire.ABANDON in responder.operations())
+        self.assertEqual(responder.released(), [])
+        self.assertEqual(sorted(self.released(responder)), [2, 3, 4, 5])
+        self.assertNotIn(wire.RELEASE, responder.operations())
+
+    def test_without_memory_to_map_it_the_bytes_are_copied(self):
+        _, client = self.large()
+        view = client.get("b", "k")
+
+        def child():
+            # What the small objects need is there already.
+            resource.setrlimit(resource.RLIMIT_AS, (1, resource.RLIM_INFINITY))
+            assert view._segment.read(1, 3) == LARGE[1:3]
+            try:
+                view.memory
+            except OSError:
+                return
+            raise AssertionError("it was mapped")
+
+        self.in_a_child(child)
+
+
+class Mappings(WithResponder):
+    """Of the client in Python, which maps by `mmap`."""
+
     def test_without_descriptors_to_map_it_the_bytes_are_copied(self):
         _, client = self.large()
         view = client.get("b", "k")
@@ -84,6 +112,7 @@ class Segments(WithResponder):
             mmap.mmap = original
 
 
+@by_both
 class Drafts(WithResponder):
     def test_what_is_written_into_a_draft_is_the_object_once_it_is_committed(self):
         responder = self.serve()
@@ -135,6 +164,7 @@ class Drafts(WithResponder):
         self.until(lambda: wire.ABANDON in responder.operations())
 
 
+@by_both
 class Readers(WithResponder):
     def test_an_object_is_read_as_a_file(self):
         responder = self.serve()
