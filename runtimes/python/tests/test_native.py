@@ -8,14 +8,15 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
 from pathlib import Path
 
 import nigh
-from nigh import native, wire
+from nigh import connection, native, wire
 from tests.both import NATIVE, ByClient, by_both
 from tests.responder import HEADER, KEY, SECRET, Responder, packet, sealed
-from tests.with_responder import LARGE, WithResponder
+from tests.with_responder import LARGE, WithResponder, name_of_socket, opened
 
 ROOT = Path(__file__).parent.parent
 ANSWER = {"status": 200, "headers": {}, "length": 5, "handle": 1, "offset": 0}
@@ -63,7 +64,7 @@ STRANGE = {
     "a segment without a length": (packet(1, 1, {**ANSWER, "length": None}), lambda: sealed(b"12345")),
     "a segment without an offset": (packet(1, 1, {**ANSWER, "offset": "0"}), lambda: sealed(b"12345")),
     "a segment without a handle": (packet(1, 1, {**ANSWER, "handle": -1}), lambda: sealed(b"12345")),
-    "a segment with a handle of more than 64 bits": (packet(1, 1, {**ANSWER, "handle": 1 << 64}), lambda: sealed(b"12345")),
+    "a segment with too large a handle": (packet(1, 1, {**ANSWER, "handle": 1 << 64}), lambda: sealed(b"12345")),
     "a segment that ends beyond 64 bits": (packet(1, 1, {**ANSWER, "offset": (1 << 64) - 1}), lambda: sealed(b"12345")),
     "a segment that is short": (packet(1, 1, {**ANSWER, "offset": 1}), lambda: sealed(b"12345")),
     "a segment that is open": (packet(1, 1, ANSWER), lambda: sealed(b"12345", 0)),
@@ -154,6 +155,33 @@ class Lives(WithResponder):
             thread.join()
         self.assertEqual(wrong, [])
 
+    def test_children_that_are_forked_amid_busy_threads_read_too(self):
+        responder, client = self.large()
+        ends = threading.Event()
+        self.addCleanup(ends.set)
+
+        def work():
+            while not ends.is_set():
+                # Five that are let go at once are told at once.
+                views = [client.get("b", "k") for _ in range(6)]
+                del views
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+
+        def child():
+            # One that waits for ever is ended, and fails.
+            signal.alarm(20)
+            assert client.get_bytes("b", "k") == LARGE
+
+        for _ in range(40):
+            self.in_a_child(child)
+        ends.set()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(client.get_bytes("b", "k"), LARGE)
+
     def test_a_view_outlives_its_client_and_gives_no_bytes_once_it_is_closed(self):
         responder, client = self.large()
         client.put("b", "small", b"small")
@@ -207,6 +235,49 @@ class Lives(WithResponder):
         self.assertEqual(responder.client._pool._count, 0)
         self.assertEqual(responder.client.head("b", "k").content_length, 1)
 
+    def test_a_handler_that_forks_leaves_the_answer_to_the_parent(self):
+        begun, forked = threading.Event(), threading.Event()
+        self.addCleanup(forked.set)
+
+        def spoil(operation, *_):
+            if operation == wire.GET:
+                begun.set()
+                forked.wait(20)
+
+        responder = self.serve(spoil)
+        responder.client.put("b", "k", LARGE)
+        (one,) = responder.client._pool._idle
+        name = name_of_socket(one)
+        codes = []
+
+        def fork(*_):
+            child = os.fork()
+            if child == 0:
+                # It goes back to the wait, which is not its own.
+                raise SystemExit
+            codes.append(os.waitpid(child, 0)[1])
+            forked.set()
+
+        self.addCleanup(signal.signal, signal.SIGUSR1, signal.signal(signal.SIGUSR1, fork))
+        waiting = threading.main_thread().ident
+
+        def send():
+            begun.wait(20)
+            # A handler runs once for signals that came while it ran.
+            time.sleep(0.1)
+            signal.pthread_kill(waiting, signal.SIGUSR1)
+
+        thread = threading.Thread(target=send)
+        thread.start()
+        parent = os.getpid()
+        try:
+            data = responder.client.get_bytes("b", "k")
+        finally:
+            if os.getpid() != parent:
+                os._exit(len(opened(name)))
+        thread.join()
+        self.assertEqual((codes, data), ([0], LARGE))
+
     def test_a_signal_that_nobody_minds_does_not_end_a_wait(self):
         begun, seen = threading.Event(), threading.Event()
 
@@ -229,6 +300,101 @@ class Lives(WithResponder):
         thread.start()
         self.assertEqual(responder.client.get_bytes("b", "k"), b"1")
         thread.join()
+
+
+# Waits for an answer, and comes back when the interpreter ends already.
+ENDS = """
+import sys, threading, time, nigh
+
+class AtTheEnd:
+    def __del__(self):
+        print("ends", flush=True)
+        time.sleep(1)
+
+last = AtTheEnd()
+client = nigh.Client(*sys.argv[1:])
+threading.Thread(target=client.get, args=("b", "k"), daemon=True).start()
+sys.stdin.readline()
+"""
+
+
+@by_both
+class Ends(WithResponder):
+    def test_a_program_ends_though_a_thread_waits_for_an_answer_that_comes_then(self):
+        ends = threading.Event()
+        self.addCleanup(ends.set)
+        responder = self.serve(lambda operation, *_: operation == wire.GET and not ends.wait(20) and "hang")
+        responder.client.put("b", "k", LARGE)
+        file = "off" if native.module is None else native.module.__file__
+        command = [sys.executable, "-c", ENDS, responder.address, KEY, SECRET]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        environment = {**os.environ, "NIGH_NATIVE": file}
+        with subprocess.Popen(command, cwd=ROOT, env=environment, text=True, **pipes) as program:
+            self.until(lambda: wire.GET in responder.operations())
+            program.stdin.write("\n")
+            program.stdin.flush()
+            self.assertEqual(program.stdout.readline(), "ends\n")
+            ends.set()
+            self.assertEqual(program.communicate(timeout=20), ("", ""))
+        self.assertEqual(program.returncode, 0)
+
+
+class Alone(WithResponder):
+    """What the native module refuses, and Python's client cannot be asked for."""
+
+    by = NATIVE
+
+    def test_a_second_request_at_the_same_time_is_refused_and_harms_the_first_in_nothing(self):
+        answers = threading.Event()
+        self.addCleanup(answers.set)
+        responder = self.serve(lambda operation, *_: operation == wire.GET and not answers.wait(20) and "hang")
+        responder.client.put("b", "k", b"small")
+        (one,) = responder.client._pool._idle
+        got = []
+        thread = threading.Thread(target=lambda: got.append(responder.client.get_bytes("b", "k")))
+        thread.start()
+        self.until(lambda: wire.GET in responder.operations())
+        for call in (one.exchange, lambda: one.request(wire.HEAD, {"bucket": "b", "key": "k"})):
+            with self.assertRaises(RuntimeError):
+                call()
+        answers.set()
+        thread.join()
+        self.assertEqual((got, one.open), ([b"small"], True))
+        self.assertEqual(responder.client.head("b", "k").content_length, 5)
+
+    def test_a_child_sends_no_request_on_its_parent_s_connection(self):
+        responder = self.serve()
+        one = connection.connect(responder.address, KEY, SECRET, 20)
+        self.addCleanup(one.close)
+
+        def child():
+            try:
+                one.request(wire.HEAD, {"bucket": "b", "key": "k"})
+            except nigh.NoServer:
+                return
+            raise AssertionError("it was sent")
+
+        self.in_a_child(child)
+        self.assertEqual(responder.seen, [])
+
+    def test_a_copy_is_within_the_segment(self):
+        responder, client = self.large()
+        client.put("b", "small", b"small")
+        for key, length in (("k", len(LARGE)), ("small", 5)):
+            segment = client.get("b", key)._segment
+            for begin, end in ((0, length + 1), (length, length + 1), (2, 1), (length + 1, length + 1)):
+                with self.assertRaises(ValueError):
+                    segment.read(begin, end)
+            self.assertEqual(segment.read(length, length), b"")
+            self.assertEqual(segment.read(length - 1, length), client.get_bytes("b", key)[-1:])
+            for begin, end in ((-1, 1), (0, 1 << 64)):
+                with self.assertRaises(OverflowError):
+                    segment.read(begin, end)
+
+    def test_time_outs_that_are_none_are_refused(self):
+        for timeout_s in (-1, float("nan"), float("inf")):
+            with self.assertRaises(ValueError):
+                native.module.Connection("/nowhere", timeout_s)
 
 
 class Loading(ByClient):
