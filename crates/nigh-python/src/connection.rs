@@ -1,5 +1,6 @@
 //! A connection, as `nigh.connection.Connection`: one process's, used by one thread at a time.
 
+use std::ffi::OsString;
 use std::os::fd::{IntoRawFd as _, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -45,19 +46,20 @@ pub(crate) struct Connection {
 #[pymethods]
 impl Connection {
     #[new]
-    fn new(py: Python<'_>, address: &str, timeout_s: f64) -> PyResult<Self> {
+    fn new(py: Python<'_>, address: OsString, timeout_s: f64) -> PyResult<Self> {
         let timeout =
             Duration::try_from_secs_f64(timeout_s).map_err(|error| PyValueError::new_err(error.to_string()))?;
         // As setsockopt(2) and Python have it: zero is for ever.
         let timeout = Some(timeout).filter(|timeout| !timeout.is_zero());
-        let to = Address::parse(address);
+        // A file's name may be no text.
+        let to = address.to_str().map_or_else(|| Address::File(address.clone().into()), Address::parse);
         let socket = loop {
             match py.detach(|| Socket::connect(&to, timeout)) {
                 Ok(socket) => break socket,
                 Err(Errno::INTR) => py.check_signals()?,
                 Err(errno) => {
                     let reason = described(py, errno);
-                    let text = format!("the fast path at {address} does not answer: {reason}");
+                    let text = format!("the fast path at {to} does not answer: {reason}");
                     return Err(raised(py, "NoServer", &text));
                 }
             }

@@ -7,6 +7,7 @@ import os
 import resource
 import socket
 import struct
+import tempfile
 import threading
 import time
 import unittest
@@ -290,6 +291,17 @@ class Connections(WithResponder):
         listener.listen()
         with self.assertRaises(TimedOut):
             connection.connect("@" + name, KEY, SECRET, 0.05)
+
+    def test_an_address_may_be_a_file_whose_name_is_no_text(self):
+        responder = self.serve()
+        responder.client.put("b", "k", b"small")
+        with tempfile.TemporaryDirectory() as folder:
+            address = os.fsdecode(os.fsencode(folder) + b"/\xff.sock")
+            os.symlink(responder.address, address)
+            self.assertEqual(nigh.Client(address, KEY, SECRET).get_bytes("b", "k"), b"small")
+            os.unlink(address)
+            with self.assertRaises(NoServer):
+                nigh.Client(address, KEY, SECRET).head("b", "k")
 
     def test_requests_are_counted_from_one(self):
         ids = []
