@@ -387,15 +387,18 @@ class Hints(WithResponder):
         self.assertFalse(one.open)
 
     def test_a_closed_connection_and_another_process_hint_nothing(self):
-        responder = self.serve()
+        ids = []
+        responder = self.serve(lambda _, id, __: ids.append(id))
         one, closed = (connection.connect(responder.address, KEY, SECRET, 20) for _ in range(2))
         self.addCleanup(one.close)
         closed.close()
         closed.abandon(1)
         self.in_a_child(lambda: one.abandon(2))
         one.abandon(3)
-        self.until(lambda: responder.seen)
+        self.until(lambda: ids)
         self.assertEqual(responder.seen, [(wire.ABANDON, {"handle": 3})])
+        # What has no answer has no id.
+        self.assertEqual(ids, [0])
 
 
 class PythonHints(WithResponder):

@@ -77,6 +77,20 @@ class Sharing(WithResponder):
         pool.give(taken[0])
         self.assertEqual(pool.take(), (taken[0], False))
 
+    def test_a_thread_that_finds_all_busy_waits_for_what_is_left_of_the_time_out(self):
+        pool, _ = self.full()
+        now, waits = [100.0], []
+
+        def wait(seconds):
+            waits.append(seconds)
+            now[0] += 25
+            return seconds > 25
+
+        with mock.patch.object(connection.time, "monotonic", lambda: now[0]):
+            with mock.patch.object(pool._changed, "wait", wait), self.assertRaises(TimedOut):
+                pool.take()
+        self.assertEqual(waits, [60, 35, 10])
+
     def test_a_replacement_waits_where_all_are_busy(self):
         pool, taken = self.full()
         got = []
