@@ -22,6 +22,8 @@ from tests.responder import HEADER, KEY, SECRET, packet, sealed
 from tests.with_responder import LARGE, WithResponder, descriptors, name_of_socket, opened, socket_of
 
 ANSWER = {"status": 200, "headers": {}, "length": 5}
+# The kernel's F_SEAL_FUTURE_WRITE.
+FUTURE_WRITE = 0x10
 
 
 class Refusing(WithResponder):
@@ -106,6 +108,8 @@ class Hostile(Refusing):
             lambda: sealed(b"12345", 0),
             lambda: sealed(b"12345", fcntl.F_SEAL_WRITE),
             lambda: sealed(b"12345", fcntl.F_SEAL_SHRINK),
+            lambda: sealed(b"12345", fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL),
+            lambda: sealed(b"12345", fcntl.F_SEAL_WRITE | FUTURE_WRITE),
         ]
         for kind in kinds:
             responder = self.serve(lambda _, request_id, __, kind=kind: (packet(1, request_id, answer), kind()))
@@ -113,6 +117,12 @@ class Hostile(Refusing):
                 responder.client.get("b", "k")
             self.assertIn("sealed", str(caught.exception))
             self.none_is_left()
+
+    def test_a_segment_that_can_neither_shrink_nor_be_opened_to_write_is_taken(self):
+        answer = {**ANSWER, "handle": 1, "offset": 0}
+        for seals in (fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_WRITE, fcntl.F_SEAL_SHRINK | FUTURE_WRITE):
+            responder = self.serve(lambda _, id, __, seals=seals: (packet(1, id, answer), sealed(b"12345", seals)))
+            self.assertEqual(responder.client.get_bytes("b", "k"), b"12345")
 
     def none_is_left(self):
         """No descriptor of those that these servers send is open any more."""

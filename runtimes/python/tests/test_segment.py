@@ -5,9 +5,11 @@ import mmap
 import os
 import resource
 import unittest
+from unittest import mock
 
 import nigh
 from nigh import wire
+from nigh.errors import ProtocolError
 from tests.both import by_both
 from tests.with_responder import LARGE, WithResponder, descriptors
 
@@ -77,14 +79,38 @@ class Segments(WithResponder):
         self.assertEqual(sorted(self.released(responder)), [2, 3, 4, 5])
         self.assertNotIn(wire.RELEASE, responder.operations())
 
+    def test_any_part_is_read(self):
+        _, client = self.large()
+        client.put("b", "small", LARGE[5001:5008])
+        for key, options in (("small", {}), ("k", {"range": "bytes=5001-5007"})):
+            for begin in range(8):
+                for end in range(begin, 8):
+                    part = client.get("b", key, **options)._segment.read(begin, end)
+                    self.assertEqual(part, LARGE[5001 + begin : 5001 + end])
+
+    def test_what_is_read_in_pieces_is_mapped_and_what_is_copied_whole_is_not(self):
+        _, client = self.large()
+
+        def is_mapped():
+            with open("/proc/self/maps") as maps:
+                return "/memfd:test" in maps.read()
+
+        view = client.get("b", "k")
+        gc.collect()
+        self.assertFalse(is_mapped())
+        self.assertEqual((view.tobytes(), is_mapped()), (LARGE, False))
+        self.assertEqual((view._segment.read(0, 10), is_mapped()), (LARGE[:10], True))
+        view.release()
+        self.assertFalse(is_mapped())
+
     def test_without_memory_to_map_it_the_bytes_are_copied(self):
         _, client = self.large()
-        view = client.get("b", "k")
+        view = client.get("b", "k", range="bytes=5001-99999")
 
         def child():
             # What the small objects need is there already.
             resource.setrlimit(resource.RLIMIT_AS, (1, resource.RLIM_INFINITY))
-            assert view._segment.read(1, 3) == LARGE[1:3]
+            assert view._segment.read(3, 1000) == LARGE[5004:6001]
             try:
                 view.memory
             except OSError:
@@ -110,6 +136,20 @@ class Mappings(WithResponder):
             self.assertEqual(view._segment.read(1, 3), LARGE[1:3])
         finally:
             mmap.mmap = original
+
+    def test_a_copy_that_ends_early_says_by_how_much(self):
+        _, client = self.large()
+        view = client.get("b", "k")
+        with mock.patch.object(os, "pread", side_effect=[b"123", b""]), self.assertRaises(ProtocolError) as caught:
+            view.tobytes()
+        self.assertIn(f"ended {len(LARGE) - 3} bytes early", str(caught.exception))
+
+    def test_a_copy_may_come_in_parts(self):
+        _, client = self.large()
+        view = client.get("b", "k")
+        whole = os.pread
+        with mock.patch.object(os, "pread", side_effect=lambda file, length, at: whole(file, min(length, 100_000), at)):
+            self.assertEqual(view.tobytes(), LARGE)
 
 
 @by_both
