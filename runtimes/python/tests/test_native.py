@@ -182,31 +182,6 @@ class Lives(WithResponder):
             thread.join()
         self.assertEqual(client.get_bytes("b", "k"), LARGE)
 
-    def test_a_view_outlives_its_client_and_gives_no_bytes_once_it_is_closed(self):
-        responder, client = self.large()
-        client.put("b", "small", b"small")
-        for key, data in (("k", LARGE), ("small", b"small")):
-            for looked_at in (False, True):
-                view = responder.client.get("b", key)
-                kept = view.memory[1:] if looked_at else None
-                other = nigh.Client(responder.address, KEY, SECRET, timeout_s=5)
-                responder.client.close()
-                responder.client = other
-                self.assertEqual((view.tobytes(), bytes(view.memory)), (data, data))
-                view.release()
-                for reading in (view.tobytes, lambda view=view: view.memory, lambda view=view: view[0]):
-                    with self.assertRaises(ValueError):
-                        reading()
-                if kept is not None:
-                    self.assertEqual(kept, data[1:])
-
-    def test_a_view_is_closed_by_its_with_block_and_is_iterated_and_indexed_in_it(self):
-        _, client = self.large()
-        with client.get("b", "k", range="bytes=1-4") as view:
-            self.assertEqual((list(view), view[-1], len(view), view[1:3]), ([1, 2, 3, 4], 4, 4, b"\2\3"))
-        with self.assertRaises(ValueError):
-            view.tobytes()
-
     def test_a_signal_s_handler_interrupts_a_wait(self):
         responder = self.serve(lambda operation, *_: "hang" if operation == wire.GET else None)
         responder.client.put("b", "k", b"1")

@@ -11,6 +11,7 @@ import nigh
 from nigh import wire
 from nigh.errors import ProtocolError
 from tests.both import by_both
+from tests.responder import KEY, SECRET
 from tests.with_responder import LARGE, WithResponder, descriptors
 
 
@@ -79,6 +80,38 @@ class Segments(WithResponder):
         self.assertEqual(sorted(self.released(responder)), [2, 3, 4, 5])
         self.assertNotIn(wire.RELEASE, responder.operations())
 
+    def test_a_view_outlives_its_client_and_gives_no_bytes_once_it_is_closed(self):
+        responder, client = self.large()
+        client.put("b", "small", b"small")
+        for key, data in (("k", LARGE), ("small", b"small")):
+            for looked_at in (False, True):
+                view = responder.client.get("b", key)
+                kept = view.memory[1:] if looked_at else None
+                other = nigh.Client(responder.address, KEY, SECRET, timeout_s=5)
+                responder.client.close()
+                responder.client = other
+                self.assertEqual((view.tobytes(), bytes(view.memory)), (data, data))
+                view.release()
+                for reading in (view.tobytes, lambda view=view: view.memory, lambda view=view: view[0]):
+                    with self.assertRaises(ValueError):
+                        reading()
+                if kept is not None:
+                    self.assertEqual(kept, data[1:])
+
+    def test_a_view_is_closed_by_its_with_block_and_is_iterated_and_indexed_in_it(self):
+        _, client = self.large()
+        with client.get("b", "k", range="bytes=1-4") as view:
+            self.assertEqual((list(view), view[-1], len(view), view[1:3]), ([1, 2, 3, 4], 4, 4, b"\2\3"))
+        with self.assertRaises(ValueError):
+            view.tobytes()
+
+    def test_a_segment_takes_the_descriptor_from_its_answer(self):
+        _, client = self.large()
+        view = client.get("b", "k")
+        self.assertEqual(view._answer.descriptor, -1)
+        view._answer.close()
+        self.assertEqual(view.tobytes(), LARGE)
+
     def test_any_part_is_read(self):
         _, client = self.large()
         client.put("b", "small", LARGE[5001:5008])
@@ -99,7 +132,7 @@ class Segments(WithResponder):
         gc.collect()
         self.assertFalse(is_mapped())
         self.assertEqual((view.tobytes(), is_mapped()), (LARGE, False))
-        self.assertEqual((view._segment.read(0, 10), is_mapped()), (LARGE[:10], True))
+        self.assertEqual((view._segment.read(1, len(LARGE)), is_mapped()), (LARGE[1:], True))
         view.release()
         self.assertFalse(is_mapped())
 
@@ -144,11 +177,11 @@ class Mappings(WithResponder):
             view.tobytes()
         self.assertIn(f"ended {len(LARGE) - 3} bytes early", str(caught.exception))
 
-    def test_a_copy_may_come_in_parts(self):
+    def test_a_copy_may_come_in_two_parts(self):
         _, client = self.large()
         view = client.get("b", "k")
         whole = os.pread
-        with mock.patch.object(os, "pread", side_effect=lambda file, length, at: whole(file, min(length, 100_000), at)):
+        with mock.patch.object(os, "pread", side_effect=lambda file, length, at: whole(file, min(length, 200_000), at)):
             self.assertEqual(view.tobytes(), LARGE)
 
 

@@ -84,7 +84,7 @@ class Packets(unittest.TestCase):
         for value in (None, 1, [], b"text"):
             with self.assertRaises(ProtocolError):
                 wire.text({"t": value}, "t")
-        for value in (None, "1", 1.5, -1, 1 << 64, True, []):
+        for value in (None, "1", 1.5, -1, 1 << 64, 1 << 65, True, []):
             with self.assertRaises(ProtocolError):
                 wire.number({"n": value}, "n")
         for value in ([], {"a": 1}, {"a": None}, "text"):
