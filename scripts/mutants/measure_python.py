@@ -39,7 +39,7 @@ TESTS = {
     "wire.py": ("test_wire",),
     "errors.py": ("test_errors",),
     "connection.py": ("test_handshake", "test_connection", "test_pool"),
-    "segment.py": ("test_segment", "test_connection"),
+    "segment.py": ("test_segment", "test_connection", "test_pool"),
     "hook_request.py": ("test_hook",),
     "hook_result.py": ("test_hook",),
 }
