@@ -9,9 +9,10 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 python=.deps/python/bin/python
-# As the tests' own build has it; with its flags nothing is built twice.
-# shellcheck disable=SC2086
-cargo build --quiet ${NIGH_TEST_BUILT:---package nigh-python} --lib
+# All tests' own build has it already. One of libraries alone has other features and would build them all again.
+if [ -z "${NIGH_TEST_BUILT:-}" ]; then
+    cargo build --quiet --package nigh-python
+fi
 NIGH_NATIVE="$PWD/target/debug/libnigh_native.so" "$python" -m unittest discover -s runtimes/python
 "$python" -m unittest discover -s runtimes/openwhisk
 "$python" -m unittest discover -s runtimes/node

@@ -108,7 +108,8 @@ impl Socket {
     /// Waits for the next packet: at first awake, where that pays.
     ///
     /// # Errors
-    /// The system's: `INTR` after a signal, `AGAIN` after the time-out.
+    /// The system's: `INTR` after a signal, and where one may have come while this was awake in vain; `AGAIN` after the
+    /// time-out.
     pub fn receive(&self, inbox: &mut Inbox) -> Result<Arrived, Errno> {
         if inbox.spin.begin() {
             let begun = Instant::now();
@@ -122,6 +123,8 @@ impl Socket {
                 }
             }
             inbox.spin.in_vain();
+            // A handler has run, and the caller must look whether it has left something to do before it sleeps.
+            return Err(Errno::INTR);
         }
         self.receive_with(inbox, RecvFlags::empty())
     }

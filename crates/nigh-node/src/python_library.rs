@@ -52,8 +52,9 @@ pub(crate) async fn install(
     python: &PythonRuntime,
     others: &[PythonRuntime],
 ) -> (Level, Option<PathBuf>) {
-    let native =
-        std::env::current_exe().ok().and_then(|nigh| companion_programs(&nigh, NATIVE).find(|path| path.is_file()));
+    let native = std::env::current_exe()
+        .ok()
+        .and_then(|nigh| companion_programs(&nigh, NATIVE).find(|path| fs::File::open(path).is_ok()));
     install_with(folder, native.as_deref(), python, others).await
 }
 
@@ -68,7 +69,8 @@ async fn install_with(
     match bring(folder, &name, Some(&python.interpreter), |library| write(library, native)).await {
         Ok(library) => {
             compile_later(&library, others);
-            let how = native.map_or_else(|| format!(", slower: {NATIVE} is not beside nigh"), |_| String::new());
+            let how = native
+                .map_or_else(|| format!(", slower: beside nigh is no {NATIVE} that it can read"), |_| String::new());
             (level(true, format!("boto3 in sandboxes uses the fast path{how}")), Some(library))
         }
         Err(error) => (level(false, format!("boto3 in sandboxes uses HTTP: {}: {error}", folder.display())), None),

@@ -6,13 +6,12 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict};
 use serde::Deserialize;
 
-use crate::connection::Received;
 use crate::line::{Line, Release};
 use crate::python::{garbled, of_wire};
+use crate::reply::Received;
 use crate::segment::Segment;
 
 /// An answer's flag: it is a success, and its body is all the bytes that were asked for.
@@ -43,8 +42,30 @@ pub(crate) struct Answer {
     descriptor: Mutex<Option<OwnedFd>>,
     is_in_packet: bool,
     numbers: Option<Numbers>,
-    fields: PyOnceLock<Py<PyDict>>,
-    headers: PyOnceLock<Py<PyDict>>,
+    fields: Decoded,
+    headers: Decoded,
+}
+
+/// A dictionary that Python makes when it is first asked for. Its lock is not held meanwhile: that code may fork, or run a
+/// handler that asks for the same.
+#[derive(Default)]
+struct Decoded(Mutex<Option<Py<PyDict>>>);
+
+impl Decoded {
+    /// The same one each time; of two that were made at once, the first.
+    fn get_or<'py>(
+        &self,
+        py: Python<'py>,
+        make: impl FnOnce() -> PyResult<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let known = self.0.lock().as_ref().map(|known| known.clone_ref(py));
+        if let Some(known) = known {
+            return Ok(known.into_bound(py));
+        }
+        let made = make()?.cast_into::<PyDict>()?.unbind();
+        let first = self.0.lock().get_or_insert_with(|| made.clone_ref(py)).clone_ref(py);
+        Ok(first.into_bound(py))
+    }
 }
 
 #[pymethods]
@@ -62,10 +83,7 @@ impl Answer {
 
     #[getter]
     fn fields<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let decode = || -> PyResult<Py<PyDict>> {
-            Ok(of_wire(py, "decode")?.call1((&self.text,))?.cast_into::<PyDict>()?.unbind())
-        };
-        Ok(self.fields.get_or_try_init(py, decode)?.bind(py).clone())
+        self.fields.get_or(py, || of_wire(py, "decode")?.call1((&self.text,)))
     }
 
     #[getter]
@@ -78,10 +96,7 @@ impl Answer {
 
     #[getter]
     fn headers<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let find = || -> PyResult<Py<PyDict>> {
-            Ok(of_wire(py, "headers")?.call1((self.fields(py)?,))?.cast_into::<PyDict>()?.unbind())
-        };
-        Ok(self.headers.get_or_try_init(py, find)?.bind(py).clone())
+        self.headers.get_or(py, || of_wire(py, "headers")?.call1((self.fields(py)?,)))
     }
 
     /// Closes the descriptor if nobody has taken it.
@@ -135,8 +150,8 @@ impl Answer {
             descriptor: Mutex::new(reply.descriptor),
             is_in_packet,
             numbers,
-            fields: PyOnceLock::new(),
-            headers: PyOnceLock::new(),
+            fields: Decoded::default(),
+            headers: Decoded::default(),
         };
         if !is_judged {
             answer.number(py, "status")?;

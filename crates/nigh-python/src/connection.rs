@@ -1,7 +1,7 @@
 //! A connection, as `nigh.connection.Connection`: one process's, used by one thread at a time.
 
 use std::ffi::OsString;
-use std::os::fd::{IntoRawFd as _, OwnedFd};
+use std::os::fd::IntoRawFd as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -16,24 +16,13 @@ use rustix::io::Errno;
 use crate::answer::Answer;
 use crate::line::{ABANDON, Failure, Line};
 use crate::python::{described, garbled, of_wire, raised};
+use crate::reply::{Received, received};
 
 const GET: u8 = 2;
 const HEAD: u8 = 3;
 const ANSWER: u8 = 1;
-/// The highest kind of a reply.
-const FATAL: u8 = 2;
 /// Bucket and key of a request that is packed here; longer ones are packed in Python, which knows the limits.
 const NAMES_BYTES_MAX: usize = 4096;
-
-/// A reply, taken out of its packet.
-pub(crate) struct Received<'py> {
-    kind: u8,
-    pub(crate) flags: u16,
-    id: u32,
-    pub(crate) text: Bound<'py, PyBytes>,
-    pub(crate) body: Bound<'py, PyBytes>,
-    pub(crate) descriptor: Option<OwnedFd>,
-}
 
 #[pyclass(frozen, weakref, module = "nigh.nigh_native")]
 pub(crate) struct Connection {
@@ -181,20 +170,6 @@ impl Connection {
         let descriptor = arrived.descriptors.pop();
         received(py, inbox.packet(&arrived), descriptor)
     }
-}
-
-/// The reply in `packet`.
-fn received<'py>(py: Python<'py>, packet: &[u8], descriptor: Option<OwnedFd>) -> PyResult<Received<'py>> {
-    if let Some(reply) = nigh_client::Reply::read(packet)
-        && reply.kind <= FATAL
-    {
-        let (text, body) = (PyBytes::new(py, reply.json), PyBytes::new(py, reply.body));
-        return Ok(Received { kind: reply.kind, flags: reply.flags, id: reply.id, text, body, descriptor });
-    }
-    // It says what is wrong with it.
-    let unpacked = of_wire(py, "unpack")?.call1((PyBytes::new(py, packet),))?;
-    let (kind, flags, id, text, body): (u8, u16, u32, Bound<'py, PyBytes>, Bound<'py, PyBytes>) = unpacked.extract()?;
-    Ok(Received { kind, flags, id, text, body, descriptor })
 }
 
 fn broken(py: Python<'_>, failure: &Failure) -> PyErr {

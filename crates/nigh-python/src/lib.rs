@@ -8,7 +8,7 @@
 //! are the reference: whatever is not as usual (a reply that is no packet, JSON with a member of the wrong type, a request of
 //! other fields than bucket and key) goes to their functions, which raise what they raise.
 //!
-//! The interpreter's lock is released during each wait and each copy. A signal interrupts a wait, and its handler runs. A
+//! The interpreter's lock is released during each wait and each copy of a segment. A signal interrupts a wait, and its handler runs. A
 //! connection belongs to the process that opened it: in a child of fork(2) nothing is sent on it. `Line` is what a
 //! connection shares with the segments that came by it, which may live longer.
 //!
@@ -19,6 +19,7 @@ mod answer;
 mod connection;
 mod line;
 mod python;
+mod reply;
 mod segment;
 
 use pyo3::prelude::*;

@@ -80,14 +80,13 @@ class Segment:
 
     def close(self) -> None:
         """Lets the bytes go. Views that were given out stay good."""
-        if self._descriptor < 0:
-            self._bytes = self._mapping = None
-            return
-        with self._lock:
-            descriptor, self._descriptor = self._descriptor, -1
-            if descriptor >= 0:
-                os.close(descriptor)
-                self._release()
+        if self._descriptor >= 0:
+            with self._lock:
+                descriptor, self._descriptor = self._descriptor, -1
+                if descriptor >= 0:
+                    os.close(descriptor)
+                    self._release()
+        self._bytes = self._mapping = None
 
     def view(self) -> memoryview:
         """All of it, without a copy, read-only. OSError if it cannot be mapped (too many descriptors, no memory)."""
@@ -100,7 +99,8 @@ class Segment:
                 mapping = self._mapping
                 if mapping is None:
                     mapping = self._mapping = self._map()
-        return mapping
+        # Another each time: whoever has one may release it.
+        return memoryview(mapping)
 
     def read(self, begin: int, end: int) -> bytes:
         """A copy of the bytes from `begin` up to `end`, both within it."""
@@ -122,6 +122,9 @@ class Segment:
 
     def _map(self) -> memoryview:
         self._check_held()
+        if not self.length:
+            # To mmap this is the whole file.
+            return memoryview(b"")
         begins = self._offset - self._offset % mmap.ALLOCATIONGRANULARITY
         skipped = self._offset - begins
         mapped = mmap.mmap(

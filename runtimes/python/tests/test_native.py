@@ -72,6 +72,7 @@ STRANGE = {
     "a segment and the bytes": (packet(1, 1, ANSWER, b"12345", wire.IN_PACKET), lambda: sealed(b"12345")),
     "the bytes": (packet(1, 1, ANSWER, b"12345", wire.IN_PACKET),),
     "the bytes, and no JSON": (with_text(b"{", wire.IN_PACKET),),
+    "an empty segment": (packet(1, 1, {**ANSWER, "length": 0}), lambda: sealed(b"12345")),
     "a segment": (packet(1, 1, {**ANSWER, "headers": {"etag": '"e"', "x-amz-meta-a": "ü"}}), lambda: sealed(b"12345")),
 }
 
@@ -365,6 +366,25 @@ class Alone(WithResponder):
             for begin, end in ((-1, 1), (0, 1 << 64)):
                 with self.assertRaises(OverflowError):
                     segment.read(begin, end)
+
+    def test_what_runs_while_an_answer_is_decoded_may_read_the_same_answer(self):
+        _, client = self.large()
+        head = client.head("b", "k")
+
+        def child():
+            signal.alarm(20)
+            decode, seen = wire.decode, []
+
+            def and_read(text):
+                wire.decode = decode
+                seen.append(head.etag)
+                return decode(text)
+
+            wire.decode = and_read
+            seen.append(head.etag)
+            assert len(seen) == 2 and seen[0] == seen[1], seen
+
+        self.in_a_child(child)
 
     def test_time_outs_that_are_none_are_refused(self):
         for timeout_s in (-1, float("nan"), float("inf")):

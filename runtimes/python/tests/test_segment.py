@@ -105,6 +105,13 @@ class Segments(WithResponder):
         with self.assertRaises(ValueError):
             view.tobytes()
 
+    def test_whoever_releases_the_memory_may_still_copy_the_bytes(self):
+        _, client = self.large()
+        view = client.get("b", "k")
+        with view.memory as memory:
+            self.assertEqual(memory[1:3], LARGE[1:3])
+        self.assertEqual((view.tobytes(), view._segment.read(1, 3)), (LARGE, LARGE[1:3]))
+
     def test_a_segment_takes_the_descriptor_from_its_answer(self):
         _, client = self.large()
         view = client.get("b", "k")
