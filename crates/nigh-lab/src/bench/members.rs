@@ -103,7 +103,7 @@ impl Members {
             for other in &members.all {
                 one.neighbours.set_address(other.number, Some(other.address.clone()));
             }
-            one.neighbours.set_home(ShardId(0), NodeNumber(0));
+            one.neighbours.set_home(ShardId(0), NodeNumber(0), REIGN);
         }
         let (records, lost, summary) = (Vec::new(), Vec::new(), Token::empty());
         let taken = TakenShard { shard: ShardId(0), records, lost, may_lack_writes: false, summary };

@@ -10,7 +10,7 @@ use nigh_data::{GetRequest, ObjectError, ObjectId};
 use nigh_engine::LedgerError;
 use nigh_objects::Shards;
 use nigh_objects::cluster::HomeEvent;
-use nigh_terms::ShardId;
+use nigh_terms::{Epoch, NodeNumber, ShardId};
 use tokio::sync::Mutex;
 
 use crate::world::{SHARDS, World, bucket, key, request, who};
@@ -124,6 +124,21 @@ async fn a_node_that_has_asked_itself_before_its_home_began_is_answered_by_that_
     assert_eq!(look.await.unwrap().unwrap().size, 5);
     put.await.unwrap().unwrap();
     assert_eq!(world.nodes[&0].get(&written).await.unwrap(), b"the second");
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_was_overtaken_as_it_took_a_shard_asks_the_home_that_overtook_it() {
+    let test = "a_node_that_was_overtaken_as_it_took_a_shard_asks_the_home_that_overtook_it";
+    let Some(world) = World::start(test, 2).await else { return };
+    let name = world.names_at(0).next().unwrap();
+    let shard = World::shard_of(&name);
+    let (_, epoch) = world.epochs().into_iter().find(|(of, _)| *of == shard).unwrap();
+    // It had taken the shard under an epoch before, and says so to itself after the map has told it of the home of now.
+    world.nodes[&1].memory.home_is(shard, NodeNumber(1), Epoch(epoch.0 - 1));
+    let put = tokio::time::timeout(Duration::from_secs(8), world.nodes[&1].put(&name, b"bytes")).await;
+    put.expect("it asks itself for ever").unwrap();
+    assert_eq!(world.nodes[&0].get(&name).await.unwrap(), b"bytes");
     world.end().await;
 }
 

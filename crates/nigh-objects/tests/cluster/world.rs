@@ -325,8 +325,8 @@ impl World {
             for other in self.nodes.values() {
                 one.neighbours.set_address(other.member.node, Some(other.address.clone()));
             }
-            for (shard, (home, _)) in &self.homes {
-                one.neighbours.set_home(*shard, NodeNumber(*home));
+            for (shard, (home, epoch)) in &self.homes {
+                one.neighbours.set_home(*shard, NodeNumber(*home), *epoch);
             }
         }
     }
@@ -357,14 +357,15 @@ impl World {
         node.memory.take_home(taken).await.unwrap();
         self.homes.insert(shard, (number, recovered.epoch));
         for node in self.nodes.values() {
-            node.neighbours.set_home(shard, NodeNumber(number));
+            node.neighbours.set_home(shard, NodeNumber(number), recovered.epoch);
         }
     }
 
     /// All hear that the home of `shard` is at a node, where it has not begun yet.
     pub(crate) fn name_home(&self, shard: ShardId, number: u32) {
+        let epoch = Epoch(self.homes[&shard].1.0 + 1);
         for node in self.nodes.values() {
-            node.neighbours.set_home(shard, NodeNumber(number));
+            node.neighbours.set_home(shard, NodeNumber(number), epoch);
         }
     }
 

@@ -167,7 +167,7 @@ fn fail(
     world.wait(QUIET + Duration::from_millis(rand::random_range(0..RENEWAL_MS)));
     let (name, shards) = (world.cluster.nodes()[at].name().to_owned(), world.shards_of(at));
     probes.iter().for_each(Probe::forget);
-    world.wait(Duration::from_millis(500));
+    await_served(probes)?;
     failed.store(at, Ordering::Relaxed);
     let blow = Instant::now();
     let date = milliseconds_now();
@@ -205,6 +205,21 @@ fn fail(
     await_whole(world)?;
     failed.store(NOBODY, Ordering::Relaxed);
     Ok(failure)
+}
+
+/// Waits until every client is served: what it waits for later is this failure's doing.
+fn await_served(probes: &[Probe]) -> Result<(), LabError> {
+    let begun = Instant::now();
+    while let Some(waiting) = probes.iter().find(|probe| !probe.is_served_since(begun)) {
+        if begun.elapsed() > WHOLE_WITHIN {
+            return Err(LabError::Node(format!(
+                "no node has failed, and a client is not served: {}",
+                waiting.trouble()
+            )));
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+    Ok(())
 }
 
 fn milliseconds_now() -> f64 {

@@ -184,11 +184,12 @@ impl ObjectMemory {
         Ok(())
     }
 
-    /// Learns from the map of homes that the home of `shard` is at `node`, under `epoch`.
+    /// Learns from the map of homes that the home of `shard` is at `node`, under `epoch`. What is older than what it knows
+    /// says nothing.
     pub fn home_is(&self, shard: ShardId, node: NodeNumber, epoch: Epoch) {
         let inner = &self.0;
-        if let Some(neighbours) = &inner.neighbours {
-            neighbours.set_home(shard, node);
+        if inner.neighbours.as_ref().is_some_and(|neighbours| !neighbours.set_home(shard, node, epoch)) {
+            return;
         }
         inner.announce_to_next_home(shard);
         if inner.me.is_some_and(|me| me.node == node) && !inner.coherence.is_home(shard) {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use nigh_protocol::{Member, NodeNumber};
 use nigh_rpc::{Body, CallAnswer, CallError, Method, PeerAddress, Peers};
-use nigh_terms::ShardId;
+use nigh_terms::{Epoch, ShardId};
 use parking_lot::RwLock;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -36,7 +36,7 @@ pub(super) enum NotAnswered {
 pub struct Neighbours {
     peers: Peers,
     addresses: RwLock<HashMap<NodeNumber, PeerAddress>>,
-    homes: RwLock<HashMap<ShardId, NodeNumber>>,
+    homes: RwLock<HashMap<ShardId, (NodeNumber, Epoch)>>,
     /// Notified when an address or a home has changed.
     changed: Notify,
 }
@@ -59,17 +59,26 @@ impl Neighbours {
         }
     }
 
-    /// Sets the node of the home of `shard`.
-    pub fn set_home(&self, shard: ShardId, node: NodeNumber) {
-        if self.homes.write().insert(shard, node) != Some(node) {
+    /// Sets the node of the home of `shard` under `epoch`. False if a home of a later epoch is known: who has taken a shard
+    /// and was overtaken hears of the other before its own step is over.
+    pub fn set_home(&self, shard: ShardId, node: NodeNumber, epoch: Epoch) -> bool {
+        let mut homes = self.homes.write();
+        let before = homes.get(&shard).copied();
+        if before.is_some_and(|(_, known)| known > epoch) {
+            return false;
+        }
+        homes.insert(shard, (node, epoch));
+        drop(homes);
+        if before.is_none_or(|(known, _)| known != node) {
             self.changed.notify_waiters();
         }
+        true
     }
 
     /// The node of the home of `shard`, if it is known.
     #[must_use]
     pub fn home_of(&self, shard: ShardId) -> Option<NodeNumber> {
-        self.homes.read().get(&shard).copied()
+        self.homes.read().get(&shard).map(|(node, _)| *node)
     }
 
     /// All nodes whose address is known, in the order of their numbers.
