@@ -31,8 +31,8 @@ const INVOKERS: usize = 3;
 const BEFORE: Duration = Duration::from_secs(2);
 /// How long a cluster without faults may take to be whole again.
 const RECOVERED_WITHIN: Duration = Duration::from_secs(120);
-/// How long one object may be refused then.
-const READ_WITHIN: Duration = Duration::from_secs(60);
+/// How long it may take then until all objects are read at all nodes.
+const READ_WITHIN: Duration = Duration::from_secs(180);
 /// How long a generation of objects is read back after its fault; what does not answer by then is read at the end alone.
 const READ_BACK_WITHIN: Duration = Duration::from_secs(10);
 /// How long one of these answers is waited for.
@@ -224,7 +224,8 @@ pub(super) fn play(
         outcome.recovery_s.push(took.as_secs_f64());
         // Once more every object of every generation: what was under way when it was read back has ended now.
         let generations = (0..=record.generation()).flat_map(|generation| keys(part, generation));
-        for (key, door) in look_at_all(&mut world, &record, generations.chain(long_lived_keys), PATIENCE, None)? {
+        let (all, until) = (generations.chain(long_lived_keys), Instant::now() + READ_WITHIN);
+        for (key, door) in look_at_all(&mut world, &record, all, PATIENCE, until)? {
             outcome.totals.not_recovered += 1;
             let what = format!("{key} cannot be read at node {} after the faults", door + 1);
             outcome.totals.violations.push(what);
@@ -264,7 +265,7 @@ fn next_generation(world: &mut World, record: &Record, part: u32) -> Result<(), 
     let begun = Instant::now();
     let over = record.next_generation();
     // Who does not answer by then is still read at the end of the part.
-    look_at_all(world, record, keys(part, over), READ_BACK_PATIENCE, Some(begun + READ_BACK_WITHIN))?;
+    look_at_all(world, record, keys(part, over), READ_BACK_PATIENCE, begun + READ_BACK_WITHIN)?;
     world.wait(FRESH.saturating_sub(begun.elapsed()));
     Ok(())
 }
@@ -303,22 +304,20 @@ fn make_bucket(world: &World) -> Result<(), LabError> {
     caller.call(&Method::PUT, &format!("/{BUCKET}"), &[], b"")?.expect_done("make the bucket")
 }
 
-/// Reads these objects at every node, each until it answers, or up to `until` if that is given: those that did not answer,
-/// with the node.
+/// Reads these objects at every node, each until it answers, all up to `until`: those that did not answer, with the node.
 fn look_at_all(
     world: &mut World,
     record: &Record,
     keys: impl Iterator<Item = String>,
     patience: Duration,
-    until: Option<Instant>,
+    until: Instant,
 ) -> Result<Vec<(String, usize)>, LabError> {
     let doors = world.doors.clone();
     let (mut callers, mut unread) = (doors.callers(patience), Vec::new());
     for key in keys {
         for (door, caller) in callers.iter_mut().enumerate() {
-            let limit = until.unwrap_or_else(|| Instant::now() + READ_WITHIN);
             let mut is_read = false;
-            while !is_read && Instant::now() < limit {
+            while !is_read && Instant::now() < until {
                 match look(caller, record, &key)? {
                     Some((operation, _)) => {
                         record.add(Operation { is_last: true, ..operation });
