@@ -40,8 +40,8 @@ TESTS = {
     "errors.py": ("test_errors",),
     "connection.py": ("test_handshake", "test_connection", "test_pool"),
     "segment.py": ("test_segment", "test_connection", "test_pool"),
-    "hook_request.py": ("test_hook",),
-    "hook_result.py": ("test_hook",),
+    "hook_request.py": ("test_hook", "test_hook_parts"),
+    "hook_result.py": ("test_hook", "test_hook_parts"),
 }
 # Of these files one mutant in so many is tried, of all others each.
 DRAWN = {"connection.py": 5, "segment.py": 5, "hook_result.py": 5}
