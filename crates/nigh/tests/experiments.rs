@@ -449,7 +449,8 @@ fn who_reads_or_writes_beside_nigh_sees_what_was_acknowledged_and_loses_nothing(
         return skip(test, reason);
     }
     let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{} {complaint}", String::from_utf8_lossy(&output.stdout));
+    // The complaint first: a report is longer than what is shown of a failure.
+    assert!(output.status.success(), "{complaint} {}", String::from_utf8_lossy(&output.stdout));
     let report = json(&output);
     assert!(report["machine"]["command"].as_str().unwrap().starts_with("nigh experiment outside"), "{report:#}");
     let left_out = report["left_out"].as_array().unwrap();
