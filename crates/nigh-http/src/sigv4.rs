@@ -1,15 +1,17 @@
-//! Signature Version 4: verifies requests for every door but S3's (whose library verifies by itself), and signs the
-//! requests of clients.
+//! Signature Version 4: verifies requests for every door (at S3's the reads of objects; its library verifies all else by
+//! itself), and signs the requests of clients.
 //!
-//! Pure: the time and the secret are arguments, and nothing is kept. The signature is in the `Authorization` header;
-//! signatures in query parameters are rejected. The canonical form follows "Create a signed AWS API request" of the IAM
+//! Pure but for the signing keys that are kept: the time and the secret are arguments. The signature is in the
+//! `Authorization` header; signatures in query parameters are rejected. The canonical form follows "Create a signed AWS API request" of the IAM
 //! User Guide: the path is encoded once for S3, twice for every other service.
 
 mod authorization;
 mod canonical;
 mod hex;
 mod signer;
+mod signing_keys;
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use hmac::{Hmac, KeyInit, Mac};
@@ -25,6 +27,8 @@ use time::macros::format_description;
 pub use self::authorization::Authorization;
 use self::canonical::canonical_request;
 pub use self::signer::Signer;
+pub use self::signing_keys::SigningKeys;
+use self::signing_keys::derived;
 
 /// How far the signer's clock may be from ours, either way.
 pub const SKEW_MAX: Duration = Duration::from_secs(5 * 60);
@@ -122,22 +126,25 @@ impl Authorization<'_> {
         Ok(())
     }
 
-    /// Checks that `secret` signed this request with a body of this SHA-256. The time of the check does not depend on
-    /// where the signatures differ.
+    /// Checks that `secret` signed this request with this payload: the SHA-256 of the body in hexadecimal digits, or the
+    /// word that says that the body is not signed. The time of the check does not depend on where the signatures differ.
     ///
     /// # Errors
     /// `Mismatch` if `secret` did not sign it; `Incomplete` if a signed header is absent.
     pub fn check_signature(
         &self,
         request: &RequestHead<'_>,
-        body_sha256: &[u8; 32],
+        payload: &dyn Display,
         secret: &SecretKey,
+        keys: &SigningKeys,
     ) -> Result<(), SignatureError> {
-        let payload = Hex(body_sha256);
-        let canonical = canonical_request(request, &self.signed_headers, &payload, self.service == S3)?;
+        let canonical = canonical_request(request, &self.signed_headers, payload, self.service == S3)?;
         let scope = [self.date, self.region, self.service];
-        let signature = signature(secret, signing_time(request.headers)?, scope, &canonical);
-        signature.verify_slice(&self.signature).map_err(|_| SignatureError::Mismatch)
+        let stamp = signing_time(request.headers)?;
+        let is_signed = keys.check((self.access_key, secret), scope, |key| {
+            signature(key, stamp, scope, &canonical).verify_slice(&self.signature).is_ok()
+        });
+        if is_signed { Ok(()) } else { Err(SignatureError::Mismatch) }
     }
 }
 
@@ -150,20 +157,12 @@ fn signing_time(headers: &HeaderMap) -> Result<&str, SignatureError> {
     Ok(stamp)
 }
 
-/// The signature of `secret` over a canonical request, not finalized. `scope` is date, region and service.
-fn signature(secret: &SecretKey, stamp: &str, scope: [&str; 3], canonical: &str) -> Hmac<Sha256> {
+/// The signature of a signing key over a canonical request, not finalized. `scope` is date, region and service.
+fn signature(key: &[u8; 32], stamp: &str, scope: [&str; 3], canonical: &str) -> Hmac<Sha256> {
     let [date, region, service] = scope;
     let digest = Sha256::digest(canonical);
     let text = format!("{ALGORITHM}\n{stamp}\n{date}/{region}/{service}/aws4_request\n{}", Hex(&digest));
-    let start = zeroize::Zeroizing::new(format!("AWS4{}", secret.reveal()));
-    let key = [date, region, service, "aws4_request"]
-        .iter()
-        .fold(None, |key: Option<[u8; 32]>, part| {
-            let key = key.as_ref().map_or(start.as_bytes(), |key| key.as_slice());
-            Some(mac(key, part.as_bytes()).finalize().into_bytes().into())
-        })
-        .unwrap_or_default();
-    mac(&key, text.as_bytes())
+    mac(key, text.as_bytes())
 }
 
 fn mac(key: &[u8], message: &[u8]) -> Hmac<Sha256> {
@@ -212,7 +211,12 @@ mod tests {
         let authorization = Authorization::of(headers)?;
         authorization.check_claims(headers, "lambda", now)?;
         let head = RequestHead { method, path, query, headers };
-        authorization.check_signature(&head, &Sha256::digest(body).into(), &SecretKey::new(secret))
+        authorization.check_signature(
+            &head,
+            &Hex(&Sha256::digest(body)),
+            &SecretKey::new(secret),
+            &SigningKeys::default(),
+        )
     }
 
     #[test]

@@ -37,6 +37,7 @@ use nigh_http::audit::Audit;
 use nigh_http::farewell::Farewell;
 use nigh_http::mounted_api::MountedApi;
 use nigh_http::request_body::BodyRoom;
+use nigh_http::sigv4::SigningKeys;
 use nigh_invoke::event_invoker::EventInvoker;
 use nigh_invoke::invocation::Invoke;
 use nigh_terms::Clock;
@@ -95,6 +96,8 @@ pub struct LambdaDoor {
     bodies: BodyRoom,
     audit: Audit,
     farewell: Farewell,
+    /// Of those who sign requests.
+    signing: SigningKeys,
     /// Whether clients reach it over TLS.
     has_tls: AtomicBool,
 }
@@ -105,8 +108,8 @@ impl LambdaDoor {
     pub fn new(parts: LambdaDoorParts, settings: LambdaDoorSettings) -> Self {
         let connections_max = server::CONNECTIONS_MAX;
         let bodies = BodyRoom::new(connections_max);
-        let (farewell, has_tls) = (Farewell::default(), AtomicBool::new(false));
-        Self { parts, settings, connections_max, bodies, audit: Audit::off(), farewell, has_tls }
+        let (farewell, signing, has_tls) = (Farewell::default(), SigningKeys::default(), AtomicBool::new(false));
+        Self { parts, settings, connections_max, bodies, audit: Audit::off(), farewell, signing, has_tls }
     }
 
     /// The same, for so many connections at a time, and so requests under way.

@@ -20,7 +20,7 @@ use nigh_http::request_body::{BodyError, RoomGuard, read_body};
 use nigh_http::request_trace::{of_answer, request_span};
 use nigh_http::shares::requester_of;
 use nigh_http::sigv4::{Authorization, RequestHead};
-use nigh_terms::{AccessKeyId, InvocationId, Principal};
+use nigh_terms::{AccessKeyId, Hex, InvocationId, Principal};
 use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -210,7 +210,7 @@ impl LambdaDoor {
             query: head.uri.query().unwrap_or(""),
             headers: &head.headers,
         };
-        authorization.check_signature(&signed, &digest, &secret)?;
+        authorization.check_signature(&signed, &Hex(&digest), &secret, &self.signing)?;
         SignerNotes::note(head, operation, &key, &signer, &body);
         // The key or its sandbox may have ended while the body arrived.
         let (who, _) = self.parts.keys.admit(&key, action)?;

@@ -6,7 +6,7 @@ use nigh_engine::{AccessKeys, Action};
 use nigh_http::shares::{Share, Shares};
 use nigh_terms::{AccessKeyId, SecretKey as Secret};
 use s3s::access::{S3Access, S3AccessContext};
-use s3s::auth::{Credentials, S3Auth, SecretKey};
+use s3s::auth::{S3Auth, SecretKey};
 use s3s::{S3Error, S3ErrorCode, S3Result};
 use std::sync::Arc;
 
@@ -27,6 +27,7 @@ pub(crate) fn secret_here(keys: &AccessKeys, key: &AccessKeyId, only: Option<&Ac
 }
 
 /// The secrets of all keys of the node, or of one key only.
+#[derive(Clone)]
 pub(crate) struct Secrets {
     keys: AccessKeys,
     /// The only key that is accepted, for a door that serves one sandbox. None if all keys are accepted.
@@ -37,6 +38,11 @@ impl Secrets {
     /// The secrets of all keys, or of `only` one.
     pub(crate) const fn new(keys: AccessKeys, only: Option<AccessKeyId>) -> Self {
         Self { keys, only }
+    }
+
+    /// The secret of `key`, if it is good here.
+    pub(crate) fn of(&self, key: &AccessKeyId) -> Option<Secret> {
+        secret_here(&self.keys, key, self.only.as_ref())
     }
 }
 
@@ -50,8 +56,7 @@ impl S3Auth for Secrets {
                  function's key is good at its AWS_ENDPOINT_URL_S3",
             )
         };
-        let key = AccessKeyId::new(access_key);
-        let secret = secret_here(&self.keys, &key, self.only.as_ref()).ok_or_else(unknown)?;
+        let secret = self.of(&AccessKeyId::new(access_key)).ok_or_else(unknown)?;
         Ok(SecretKey::from(secret.reveal()))
     }
 }
@@ -71,16 +76,16 @@ pub(crate) fn check_service(headers: &HeaderMap) -> S3Result<()> {
     }
 }
 
-/// Takes the share of a request whose signature was checked; none where the door has no shares, or without a signature.
-pub(crate) fn take_share(shares: Option<&Arc<Shares>>, signer: Option<&Credentials>) -> S3Result<Option<Share>> {
-    let (Some(shares), Some(signer)) = (shares, signer) else { return Ok(None) };
+/// Takes the share of a request that the access key `signer` has signed; none where the door has no shares.
+pub(crate) fn take_share(shares: Option<&Arc<Shares>>, signer: &str) -> S3Result<Option<Share>> {
+    let Some(shares) = shares else { return Ok(None) };
     let taken = || {
         S3Error::with_message(
             S3ErrorCode::SlowDown,
             "this access key has too many requests under way at this door; try again when some have been answered",
         )
     };
-    shares.take(&signer.access_key).map(Some).ok_or_else(taken)
+    shares.take(signer).map(Some).ok_or_else(taken)
 }
 
 /// Denies a request without a signature and one that its key's scope or its namespace's quota does not have, notes its
@@ -112,7 +117,7 @@ impl S3Access for Signers {
         }
         let bucket = context.s3_path().get_bucket_name().unwrap_or_default();
         self.handlers.admit(&key, action(operation, bucket, context.headers()))?;
-        let share = take_share(self.shares.as_ref(), Some(signer))?;
+        let share = take_share(self.shares.as_ref(), &signer.access_key)?;
         if let Some(notes) = notes {
             notes.set_share(share);
         }

@@ -27,7 +27,7 @@ use s3s::validation::NameValidation;
 use s3s::{Body, HttpRequest, S3Error, S3ErrorCode};
 use tokio::runtime::Handle;
 
-use crate::audit::{Answered, AuditedRequest, error_code};
+use crate::audit::{Answered, AuditedRequest, SignatureNote, error_code};
 use crate::auth::{Secrets, Signers, check_service, is_for_functions};
 use crate::error::{fate_error, not_implemented};
 use crate::handlers::Handlers;
@@ -39,6 +39,7 @@ use crate::request_id::RequestId;
 use crate::request_trace::RequestTrace;
 use crate::screen::screen;
 use crate::serve::DoorLimits;
+use crate::signed_read::SignedReads;
 use crate::telemetry::{Operation, Telemetry};
 use crate::transactions::{self, TransactionRequest};
 use crate::upload_body::UploadBody;
@@ -59,6 +60,7 @@ pub struct S3Door {
     telemetry: Arc<Telemetry>,
     audit: Audit,
     service: S3Service,
+    signed_reads: Arc<SignedReads>,
     /// The API of functions, at a sandbox's door.
     functions: Option<Arc<dyn SandboxApi>>,
     pub(crate) limits: DoorLimits,
@@ -76,12 +78,13 @@ impl S3Door {
     pub fn new(memory: Arc<ObjectMemory>, keys: AccessKeys, limits: DoorLimits) -> io::Result<Self> {
         let handlers = Arc::new(Handlers::new(memory, keys.clone()));
         let shares = Some(Arc::new(Shares::new(limits.connections)));
-        let service = service(&handlers, Secrets::new(keys.clone(), None), shares, limits);
+        let (service, signed_reads) = services(&handlers, Secrets::new(keys.clone(), None), shares, limits);
         let telemetry = Arc::new(Telemetry::new());
         let places = Arc::new(Places::of_door(limits.connections, DOOR));
         let lanes = Arc::new(Lanes::open()?);
         let (audit, farewell) = (Audit::off(), Farewell::default());
-        Ok(Self { handlers, keys, telemetry, audit, service, functions: None, limits, places, lanes, farewell })
+        let functions = None;
+        Ok(Self { handlers, keys, telemetry, audit, service, signed_reads, functions, limits, places, lanes, farewell })
     }
 
     /// The same door, with its requests in this audit trail.
@@ -95,10 +98,11 @@ impl S3Door {
     pub fn for_sandbox(&self, key: AccessKeyId) -> Self {
         // All places are the one key's, and it keeps them from nobody.
         let limits = DoorLimits { first_head_timeout: self.limits.head_timeout, ..self.limits };
-        let service = service(&self.handlers, Secrets::new(self.keys.clone(), Some(key)), None, limits);
+        let (service, signed_reads) =
+            services(&self.handlers, Secrets::new(self.keys.clone(), Some(key)), None, limits);
         let places = Arc::new(Places::of_door(limits.sandbox_connections, DOOR));
         // A sandbox has no other node to go to.
-        Self { service, limits, places, farewell: Farewell::default(), ..self.clone() }
+        Self { service, signed_reads, limits, places, farewell: Farewell::default(), ..self.clone() }
     }
 
     /// The same door, which leaves requests that are signed for Lambda or Step Functions to `functions`.
@@ -163,10 +167,19 @@ impl S3Door {
         let mut notes = None;
         let screened = screen(&parts.method, &parts.uri, &parts.headers)
             .and_then(|()| transactions::check(&parts.method, &parts.uri, &parts.headers, is_read));
-        let mut response = match screened {
-            Err(refusal) => error_response(refusal),
-            Ok(()) => {
-                signed_date::complete(&mut parts.headers);
+        if screened.is_ok() {
+            signed_date::complete(&mut parts.headers);
+        }
+        let without_body = reading.as_ref().filter(|_| screened.is_ok() && incoming.is_end_stream());
+        let signer = without_body.and_then(|reading| self.signed_reads.signer(reading, &parts));
+        let mut response = match (screened, reading, signer) {
+            (Err(refusal), ..) => error_response(refusal),
+            (Ok(()), Some(reading), Some(key)) => {
+                SignatureNote::note(&parts.extensions);
+                let answered = trace.scope(self.signed_reads.answer(&key, &reading, &parts)).await;
+                answered.unwrap_or_else(error_response)
+            }
+            (Ok(()), reading, _) => {
                 if let Some(reading) = reading {
                     parts.extensions.insert(reading);
                 }
@@ -258,16 +271,24 @@ fn carries_document(parts: &http::request::Parts) -> bool {
     parts.method != Method::PUT || !has_key || is_tagging
 }
 
-fn service(handlers: &Arc<Handlers>, secrets: Secrets, shares: Option<Arc<Shares>>, limits: DoorLimits) -> S3Service {
+/// What answers requests, and what answers those of them that are signed reads.
+fn services(
+    handlers: &Arc<Handlers>,
+    secrets: Secrets,
+    shares: Option<Arc<Shares>>,
+    limits: DoorLimits,
+) -> (S3Service, Arc<SignedReads>) {
     let mut config = S3Config::default();
     config.xml_max_body_size = limits.document_bytes;
     let mut builder = S3ServiceBuilder::new(SharedHandlers(Arc::clone(handlers)));
     builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
+    let routes = Routes { reads: Reads(Arc::clone(handlers)), shares: shares.clone() };
+    let signed_reads = Arc::new(SignedReads::new(routes.clone(), secrets.clone()));
     builder.set_auth(secrets);
-    builder.set_access(Signers { shares: shares.clone(), handlers: Arc::clone(handlers) });
+    builder.set_access(Signers { shares, handlers: Arc::clone(handlers) });
     builder.set_validation(AnyBucketName);
-    builder.set_route(Routes { reads: Reads(Arc::clone(handlers)), shares });
-    builder.build()
+    builder.set_route(routes);
+    (builder.build(), signed_reads)
 }
 
 /// Leaves bucket names to the handlers, all of which check them: `s3s` refuses one without saying what is wrong with it.

@@ -39,6 +39,7 @@ mod request_trace;
 mod screen;
 mod serve;
 mod signed_date;
+mod signed_read;
 mod tagging;
 mod telemetry;
 mod transaction_header;

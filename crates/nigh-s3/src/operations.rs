@@ -8,6 +8,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use http::{Extensions, HeaderMap, Method, Uri};
 use nigh_http::shares::Shares;
+use nigh_terms::AccessKeyId;
 use s3s::dto::{
     AbortMultipartUploadInput, AbortMultipartUploadOutput, CompleteMultipartUploadInput, CompleteMultipartUploadOutput,
     CopyObjectInput, CopyObjectOutput, CreateBucketInput, CreateBucketOutput, CreateMultipartUploadInput,
@@ -32,15 +33,47 @@ use crate::error::invocation_ended;
 use crate::handlers::{Handlers, signer};
 use crate::read::{ReadExtension, Reads, SENT_AT_ONCE_MAX};
 use crate::serve::ShareUntilSent;
-use crate::telemetry::Operation;
 use crate::transactions::{self, TransactionRequest};
 use crate::{buckets, listing, notifications, objects, tagging, uploads};
 
 /// The requests that `s3s` does not parse: reads of objects, and those that begin and end transactions.
+#[derive(Clone)]
 pub(crate) struct Routes {
     pub(crate) reads: Reads,
     /// None at a sandbox's door.
     pub(crate) shares: Option<Arc<Shares>>,
+}
+
+impl Routes {
+    /// Answers a read that `key` has signed; `query` and `headers` are the request's.
+    pub(crate) async fn read(
+        &self,
+        key: &AccessKeyId,
+        reading: &ReadExtension,
+        query: Option<&str>,
+        headers: &HeaderMap,
+    ) -> S3Result<S3Response<Body>> {
+        let share = take_share(self.shares.as_ref(), key.as_str())?;
+        let action = action(reading.operation, reading.bucket(), headers);
+        let (who, call) = self.reads.handlers().admit(key, action)?;
+        let read = self.reads.read(&who, reading, query, headers);
+        // A read has no effect: the invocation's end does not wait for it, and the read does not outlive that end.
+        let answer = match call.cancelled() {
+            None => read.await,
+            Some(ended) => tokio::select! {
+                biased;
+                answer = read => answer,
+                () = ended => Err(invocation_ended()),
+            },
+        };
+        answer.map(|mut answer| {
+            let is_large = answer.output.bytes().is_none_or(|bytes| bytes.len() as u64 > SENT_AT_ONCE_MAX);
+            if let Some(share) = share.filter(|_| is_large) {
+                answer.extensions.insert(ShareUntilSent::new(share));
+            }
+            answer
+        })
+    }
 }
 
 #[async_trait]
@@ -58,33 +91,15 @@ impl S3Route for Routes {
         if request.credentials.is_some() {
             SignatureNote::note(&request.extensions);
         }
-        let share = take_share(self.shares.as_ref(), request.credentials.as_ref())?;
-        let (handlers, key) = (self.reads.handlers(), signer(request.credentials.as_ref())?);
-        if let Some(asked) = request.extensions.get::<TransactionRequest>().cloned() {
-            handlers.admit(&key, action(asked.operation(), "", &request.headers))?;
-            return transactions::answer(handlers, asked, &request).await;
+        let key = signer(request.credentials.as_ref())?;
+        if let Some(reading) = request.extensions.get::<ReadExtension>() {
+            return self.read(&key, reading, request.uri.query(), &request.headers).await;
         }
-        let reading = request.extensions.get::<ReadExtension>();
-        let (operation, bucket) =
-            reading.map_or((Operation::Unknown, ""), |reading| (reading.operation, reading.bucket()));
-        let (who, call) = handlers.admit(&key, action(operation, bucket, &request.headers))?;
-        let read = self.reads.read(&who, request);
-        // A read has no effect: the invocation's end does not wait for it, and the read does not outlive that end.
-        let answer = match call.cancelled() {
-            None => read.await,
-            Some(ended) => tokio::select! {
-                biased;
-                answer = read => answer,
-                () = ended => Err(invocation_ended()),
-            },
-        };
-        answer.map(|mut answer| {
-            let is_large = answer.output.bytes().is_none_or(|bytes| bytes.len() as u64 > SENT_AT_ONCE_MAX);
-            if let Some(share) = share.filter(|_| is_large) {
-                answer.extensions.insert(ShareUntilSent::new(share));
-            }
-            answer
-        })
+        let _share = take_share(self.shares.as_ref(), key.as_str())?;
+        let asked = request.extensions.get::<TransactionRequest>().cloned().ok_or(S3ErrorCode::InternalError)?;
+        let handlers = self.reads.handlers();
+        handlers.admit(&key, action(asked.operation(), "", &request.headers))?;
+        transactions::answer(handlers, asked, &request).await
     }
 }
 

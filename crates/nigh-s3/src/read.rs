@@ -2,7 +2,7 @@
 //!
 //! Both bypass the typed requests of `s3s`. S3 ignores a `Range` or a date that it does not understand, but `s3s`
 //! refuses the request; S3 accepts lists of entity tags, but `s3s` accepts one tag. Bypassing also saves an
-//! intermediate document per answer. `s3s` has checked the signature before.
+//! intermediate document per answer. The signature has been checked before, here (`signed_read`) or by `s3s`.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use nigh_data::{ByteRange, GetReply, GetRequest, ObjectError, ObjectMeta, RangeS
 use nigh_objects::TransactionName;
 use nigh_terms::{BucketName, ObjectKey, Principal};
 use percent_encoding::percent_decode_str;
-use s3s::{Body, S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
+use s3s::{Body, S3Error, S3ErrorCode, S3Response, S3Result};
 
 use crate::checksum_headers::insert_checksum;
 use crate::error::{invalid_argument, invalid_request, s3_error};
@@ -43,8 +43,10 @@ pub(crate) struct ReadExtension {
     pub(crate) operation: Operation,
     /// The decoded path. It has a bucket and a key.
     path: String,
-    /// True if the query has parameters of `ReadQuery`. Most queries have a signature only.
+    /// The query has parameters of `ReadQuery`.
     has_parameters: bool,
+    /// The query has a signature.
+    pub(crate) is_presigned: bool,
 }
 
 impl ReadExtension {
@@ -57,14 +59,15 @@ impl ReadExtension {
         };
         let path = percent_decode_str(uri.path()).decode_utf8().ok()?.into_owned();
         split(&path)?;
-        let mut has_parameters = false;
+        let (mut has_parameters, mut is_presigned) = (false, false);
         for (name, _) in uri.query().into_iter().flat_map(query::pairs) {
             if is_subresource(&name) {
                 return None;
             }
             has_parameters |= name == "partNumber" || name.starts_with("response-");
+            is_presigned |= name.ends_with("Signature");
         }
-        Some(Self { operation, path, has_parameters })
+        Some(Self { operation, path, has_parameters, is_presigned })
     }
 
     /// The name of the bucket, unchecked.
@@ -143,6 +146,7 @@ pub(crate) fn part_number_error() -> S3Error {
 }
 
 /// Reads of objects, over HTTP and on the fast path.
+#[derive(Clone)]
 pub(crate) struct Reads(pub(crate) Arc<Handlers>);
 
 impl Reads {
@@ -151,36 +155,35 @@ impl Reads {
         &self.0
     }
 
-    /// Answers a read.
-    pub(crate) async fn read(&self, who: &Principal, request: S3Request<Body>) -> S3Result<S3Response<Body>> {
-        let reading = request.extensions.get::<ReadExtension>().ok_or(S3ErrorCode::InternalError)?;
+    /// Answers a read; `query` and `headers` are the request's.
+    pub(crate) async fn read(
+        &self,
+        who: &Principal,
+        reading: &ReadExtension,
+        query: Option<&str>,
+        headers: &HeaderMap,
+    ) -> S3Result<S3Response<Body>> {
         let (bucket, key) = reading.target()?;
-        let query = request.uri.query().filter(|_| reading.has_parameters).map(ReadQuery::parse).transpose()?;
-        let query = query.unwrap_or_default();
-        let headers = &request.headers;
+        let query = query.filter(|_| reading.has_parameters).map(ReadQuery::parse).transpose()?.unwrap_or_default();
+        let is_head = reading.operation == Operation::HeadObject;
         let range = match (conditions::text(headers, &header::RANGE).and_then(conditions::range), query.part) {
             (Some(_), Some(_)) => return Err(invalid_request("a read takes a range or a part number, not both")),
             (range, part) => range.or(part.map(RangeSpec::Part)),
         };
         let wanted = GetRequest { conditions: conditions::of_read(headers)?, range };
-        let transaction = transaction_of(headers)?;
         let with_checksum =
             headers.get(&CHECKSUM_MODE).is_some_and(|mode| mode.as_bytes().eq_ignore_ascii_case(b"ENABLED"));
         let if_range = conditions::text(headers, &header::IF_RANGE);
-
-        if let Some(name) = transaction {
-            return self
-                .read_in(name, who, (&bucket, &key), request.method == Method::HEAD, wanted, with_checksum)
-                .await;
+        if let Some(name) = transaction_of(headers)? {
+            return self.read_in(name, who, (&bucket, &key), is_head, wanted, with_checksum).await;
         }
-        if request.method == Method::HEAD {
+        if is_head {
             let meta = self.head(who, &bucket, &key, wanted, if_range).await?;
             let range = meta.1.map(|spec| (spec, conditions::resolve(spec, &meta.0)));
             return Ok(answer(&meta.0, range, with_checksum, query.overrides, Body::empty()));
         }
         let (got, range) = self.get(who, &bucket, &key, wanted, if_range).await?;
-        let range = range.map(|spec| (spec, got.range.clone()));
-        let meta = Arc::clone(&got.meta);
+        let (range, meta) = (range.map(|spec| (spec, got.range.clone())), Arc::clone(&got.meta));
         Ok(answer(&meta, range, with_checksum, query.overrides, body(got)))
     }
 
@@ -363,19 +366,19 @@ mod tests {
         let is = |method, uri| reading(method, uri).map(|reading| reading.operation);
         assert_eq!(is(Method::GET, "/b/k"), Some(Operation::GetObject));
         assert_eq!(is(Method::HEAD, "/b/k/l?partNumber=1&x-id=GetObject"), Some(Operation::HeadObject));
-        assert_eq!(is(Method::GET, "/b%2Fk"), Some(Operation::GetObject));
+        assert_eq!((is(Method::GET, "/b%2Fk"), is(Method::PUT, "/b/k")), (Some(Operation::GetObject), None));
         for other in ["/", "/b", "/b/", "/b/?list-type=2", "/b/k?tagging", "/b/k?%74agging=", "/b/k?uploadId=1"] {
             assert_eq!(is(Method::GET, other), None, "{other}");
         }
-        assert_eq!(is(Method::PUT, "/b/k"), None);
         for (query, expected) in [
-            ("", false),
-            ("?X-Amz-Signature=0&x-id=GetObject", false),
-            ("?partNumber=1", true),
-            ("?x=1&response%2Dexpires=x", true),
+            ("", (false, false)),
+            ("?X-Amz-Signature=0&x-id=GetObject", (false, true)),
+            ("?X-Amz-%53ignature=0", (false, true)),
+            ("?partNumber=1", (true, false)),
+            ("?x=1&response%2Dexpires=x", (true, false)),
         ] {
             let reading = reading(Method::GET, &format!("/b/k{query}")).unwrap();
-            assert_eq!(reading.has_parameters, expected, "{query}");
+            assert_eq!((reading.has_parameters, reading.is_presigned), expected, "{query}");
         }
     }
 

@@ -2,6 +2,7 @@
 
 use crate::client::Request;
 use crate::running::Running;
+use crate::sign::{Payload, Signer};
 
 fn get() -> Request {
     Request::new("GET", "/bucket/key")
@@ -180,4 +181,33 @@ async fn long_bodies_come_whole_from_memory_and_past_it() {
         let range = Request::new("GET", &format!("/bucket/{name}")).header("range", "bytes=1000-50999");
         assert!(door.send(range).await.body == body[1000..51_000]);
     }
+}
+
+#[tokio::test]
+async fn each_read_is_checked_also_if_its_signer_has_just_read() {
+    let door = Running::with_bucket().await;
+    door.put("/bucket/key", "hello").await;
+    for payload in [Payload::Signed, Payload::Unsigned] {
+        assert_eq!(door.send_as(get(), payload).await.text(), "hello");
+    }
+    let signed = |request: Request| door.signer.sign(request, Payload::Signed);
+    let forged = Signer { secret: format!("{}x", door.signer.secret), ..door.signer.clone() };
+    let mut head = signed(get());
+    head.method = "HEAD".into();
+    let mut body = signed(get());
+    for (name, value) in &mut body.headers {
+        if name == "x-amz-content-sha256" {
+            *value = "UNSIGNED-PAYLOAD".to_owned();
+        }
+    }
+    let mismatch = (403, "SignatureDoesNotMatch".to_owned());
+    for request in [forged.sign(get(), Payload::Signed), signed(get()).query("partNumber", "1"), body] {
+        assert_eq!(door.send_raw(&request).await.error(), mismatch, "{request:?}");
+    }
+    assert_eq!(door.send_raw(&head).await.status, 403);
+    let unsigned = signed(get()).header("x-amz-checksum-mode", "ENABLED");
+    assert_eq!(door.send_raw(&unsigned).await.error(), (403, "AccessDenied".into()));
+    // What the usual check does not take for certain, the library judges: a clock that is ten minutes ahead.
+    let ahead = Signer { skew_seconds: 600, ..door.signer.clone() };
+    assert_eq!(door.send_raw(&ahead.sign(get(), Payload::Signed)).await.text(), "hello");
 }
