@@ -12,7 +12,7 @@ use crate::ghost::{Object, Op, SeenMarks};
 /// A time at which all waits at a gate are over.
 pub(crate) const LATER: Monotonic = Monotonic(1);
 
-const CACHE_LIMITS: CacheLimits = CacheLimits { resend: Duration::ZERO, requests_max: 8 };
+const CACHE_LIMITS: CacheLimits = CacheLimits { resend: Duration::ZERO, resend_max: Duration::ZERO, requests_max: 8 };
 const GATE_LIMITS: GateLimits = GateLimits { wait: Duration::from_nanos(LATER.0), waiting_max: 8 };
 
 pub(crate) type Cache = NodeCache<Object, Op, MutatedRules>;

@@ -16,6 +16,7 @@ mod work;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use nigh_terms::{Epoch, Monotonic, ShardId, Token, Version, broken_invariant, invariant};
 
@@ -243,14 +244,18 @@ impl<O: ObjectName, V: Clone, R: Rules, S: CopyStore<O, V>> NodeCache<O, V, R, S
         }
     }
 
-    /// Sends again each request that has had no answer for `resend`.
+    /// Sends again each request that has had no answer for its pause, which grows.
     pub fn tick(&mut self, now: Monotonic, out: &mut Vec<CacheOutput<O, V>>) {
         let late =
-            |pending: &PendingRequest<O, V>| pending.landed.is_none() && now.since(pending.sent) >= self.limits.resend;
+            |pending: &PendingRequest<O, V>| pending.landed.is_none() && now.since(pending.sent) >= pending.pause;
         let overdue: Vec<RequestId> =
             self.requests.iter().filter(|(_, pending)| late(pending)).map(|(request, _)| *request).collect();
         for request in overdue {
+            let longer = self.requests.get(&request).map_or(Duration::ZERO, |pending| pending.pause.saturating_mul(2));
             self.ask_for(now, request, out);
+            if let Some(pending) = self.requests.get_mut(&request) {
+                pending.pause = longer.min(self.limits.resend_max);
+            }
         }
         for state in self.shards.values_mut() {
             // Whoever still needs coverage asks again: the answered fetches below, waiting dispatches at the gate.
@@ -269,7 +274,7 @@ impl<O: ObjectName, V: Clone, R: Rules, S: CopyStore<O, V>> NodeCache<O, V, R, S
         }
         let settled = self.puts.first().copied().unwrap_or(self.next);
         let Some(pending) = self.requests.get_mut(&request) else { return };
-        pending.sent = now;
+        (pending.sent, pending.pause) = (now, self.limits.resend);
         let body = pending.message(request, settled);
         let epoch = self.shards.entry(pending.shard).or_default().coverage.epoch();
         out.push(CacheOutput::Send(pending.shard, Request { from: self.me, epoch, body }));

@@ -55,6 +55,11 @@ pub(super) struct Plan {
     pub(super) faults: Vec<Fault>,
 }
 
+/// A node that sends a request again after `resend`, and later up to eight times as rarely.
+const fn cache_limits(resend: Duration) -> CacheLimits {
+    CacheLimits { resend, resend_max: resend.saturating_mul(8), requests_max: 65_536 }
+}
+
 impl Plan {
     pub(super) fn of(seed: u64) -> Self {
         let mut dice = Dice::new(seed, 1);
@@ -86,7 +91,7 @@ impl Plan {
                 loads_max: if few { 2 } else { 4_096 },
                 directory_max: if dice.chance(300) { 2 } else { 16_000_000 },
             },
-            cache: CacheLimits { resend: ms(&mut dice, 100, 800), requests_max: 65_536 },
+            cache: cache_limits(ms(&mut dice, 100, 800)),
             gate: GateLimits { wait: ms(&mut dice, 200, 2_000), waiting_max: if few { 2 } else { 4_096 } },
             dirty: DirtyLimits {
                 bytes: if dice.chance(200) { 4_000 } else { 1 << 30 },

@@ -31,7 +31,7 @@ fn alone(writes: &Writes, budget: Cost) -> Coherence {
     let (shard, ledger) = (ShardId(0), &writes.ledger);
     let epoch = ledger.epoch(shard);
     let me = Member { node: NodeNumber(0), incarnation: Incarnation(epoch.0) };
-    let limits = CacheLimits { resend: Duration::MAX, ..CacheLimits::default() };
+    let limits = CacheLimits { resend: Duration::MAX, resend_max: Duration::MAX, ..CacheLimits::default() };
     let coherence = Coherence::open((me, Shards::ONE), Arc::clone(ledger), limits, budget, None);
     let records = writes.recovered.iter().chain(&writes.lost).cloned().collect();
     let new = NewHome { shard, epoch, records, summary: Token::empty() };

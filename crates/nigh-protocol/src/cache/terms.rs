@@ -10,15 +10,18 @@ use super::super::message::{Request, RequestId, Stamp};
 /// The limits of a node's cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CacheLimits {
-    /// A request without an answer for this long is sent again.
+    /// A request without an answer for this long is sent again; after each time it waits twice as long,
     pub resend: Duration,
+    /// and at most this long. A new epoch of its home has it sent at once.
+    pub resend_max: Duration,
     /// At this many fetches and puts under way, the shell begins no more: they wait in its queues.
     pub requests_max: usize,
 }
 
 impl Default for CacheLimits {
     fn default() -> Self {
-        Self { resend: Duration::from_millis(200), requests_max: 65_536 }
+        let (resend, resend_max) = (Duration::from_millis(200), Duration::from_millis(1600));
+        Self { resend, resend_max, requests_max: 65_536 }
     }
 }
 

@@ -182,6 +182,33 @@ fn what_is_not_covered_waits_for_the_invalidations_before_it() {
 }
 
 #[test]
+fn a_request_without_an_answer_is_sent_again_ever_more_rarely_and_at_once_in_a_new_epoch() {
+    let mut cache = cache();
+    let CacheLimits { resend, resend_max, .. } = CacheLimits::default();
+    let is_sent = |out: &Outputs| out.iter().any(|output| matches!(output, CacheOutput::Send(SHARD, _)));
+    let mut begun = Vec::new();
+    let _ = cache.write(NOW, SHARD, &"x", Write::Put, Arc::new(Token::empty()), &mut begun);
+    assert!(is_sent(&begun));
+    let mut sent = Vec::new();
+    for tick in 1..=500 {
+        let mut out = Vec::new();
+        cache.tick(NOW.after(resend / 10 * tick), &mut out);
+        if is_sent(&out) {
+            sent.push(resend / 10 * tick);
+        }
+    }
+    let pauses: Vec<Duration> = sent.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert_eq!((sent[0], &pauses[..3]), (resend, &[resend * 2, resend * 4, resend * 8][..]));
+    assert_eq!((pauses[2], pauses.iter().max()), (resend_max, Some(&resend_max)));
+    let (met, mut out) = (NOW.after(resend * 51), Vec::new());
+    cache.meet(met, SHARD, Epoch(2), &mut out);
+    assert!(is_sent(&out), "the next home is asked at once");
+    let mut again = Vec::new();
+    cache.tick(met.after(resend), &mut again);
+    assert!(is_sent(&again), "and soon again");
+}
+
+#[test]
 fn what_a_version_says_of_other_shards_is_asked_of_their_homes() {
     let mut cache = cache();
     let fetch = shared(&mut cache);

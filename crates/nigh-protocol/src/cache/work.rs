@@ -1,6 +1,7 @@
 //! The requests that a node has under way, and what it remembers of their objects meanwhile.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use nigh_terms::{Monotonic, ShardId, Token, Version, invariant};
 
@@ -63,18 +64,25 @@ pub(super) struct PendingRequest<O, V> {
     pub(super) keep: bool,
     pub(super) attempt: u32,
     pub(super) sent: Monotonic,
+    /// How long after that it is sent again.
+    pub(super) pause: Duration,
     /// The answer, while it waits for coverage.
     pub(super) landed: Option<FoundVersion<V>>,
 }
 
 impl<O: ObjectName, V> PendingRequest<O, V> {
     pub(super) const fn fetch(object: O, shard: ShardId, shared: bool, now: Monotonic) -> Self {
-        Self { object, shard, want: Want::Fetch { shared }, keep: shared, attempt: 0, sent: now, landed: None }
+        Self::new(object, shard, Want::Fetch { shared }, shared, now)
     }
 
     pub(super) fn put(object: O, shard: ShardId, write: Write, token: Arc<Token>, now: Monotonic) -> Self {
         let keep = write == Write::Put;
-        Self { object, shard, want: Want::Put { write, token }, keep, attempt: 0, sent: now, landed: None }
+        Self::new(object, shard, Want::Put { write, token }, keep, now)
+    }
+
+    /// It is about to be sent.
+    const fn new(object: O, shard: ShardId, want: Want, keep: bool, now: Monotonic) -> Self {
+        Self { object, shard, want, keep, attempt: 0, sent: now, pause: Duration::ZERO, landed: None }
     }
 
     pub(super) fn message(&self, request: RequestId, settled: RequestId) -> ToHome<O> {

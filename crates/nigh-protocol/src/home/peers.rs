@@ -22,6 +22,9 @@ pub(super) enum PutState {
     NotTaken,
 }
 
+/// A peer that has acknowledged nothing for so many pauses gets what it owes again.
+const SILENCE_OVER_PAUSE: u32 = 4;
+
 /// An invalidation that has not been acknowledged.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct PendingInvalidation<O> {
@@ -303,9 +306,10 @@ impl<O: ObjectName> Peers<O> {
         silent.map(|(&node, peer)| Member { node, incarnation: peer.incarnation }).collect()
     }
 
-    /// Sends again each invalidation that was sent `pause` ago and not acknowledged.
+    /// Sends again what was sent `pause` ago and not acknowledged; to a peer that has been silent for longer, more rarely.
     pub(super) fn overdue(&mut self, now: Monotonic, pause: Duration, mut send: impl FnMut(Member, FromHome<O>)) {
         for (&node, peer) in &mut self.living {
+            let pause = pause.max(now.since(peer.owed_since) / SILENCE_OVER_PAUSE);
             if !peer.owed.is_empty() && now.since(peer.last_sent) >= pause {
                 peer.last_sent = now;
                 let member = Member { node, incarnation: peer.incarnation };

@@ -10,7 +10,7 @@ use super::super::message::{Member, Reply, Request, RequestId, Write};
 /// The limits of a home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HomeLimits {
-    /// An invalidation without an acknowledgement for this long is sent again.
+    /// An invalidation without an acknowledgement for this long is sent again, then ever more rarely.
     pub resend: Duration,
     /// An incarnation that acknowledges nothing for this long is declared dead.
     pub give_up: Duration,

@@ -1,5 +1,7 @@
 //! One home, input by input.
 
+use std::time::Duration;
+
 use nigh_terms::{Incarnation, Sequence};
 
 use super::*;
@@ -147,6 +149,28 @@ fn a_silent_or_indebted_incarnation_is_given_up_for_ever_and_the_next_is_welcome
     out.clear();
     home.step(Monotonic(limits.give_up.as_nanos() as u64), HomeInput::Tick, &mut out);
     assert_eq!(out, [HomeOutput::GaveUp(member(2, 2))]);
+}
+
+#[test]
+fn a_silent_node_is_sent_its_invalidations_ever_more_rarely() {
+    let limits = HomeLimits::default();
+    let mut home = home(1, Vec::new(), limits);
+    write(&mut home, member(1, 1), 1, 1);
+    fetch(&mut home, member(2, 1), "x");
+    write(&mut home, member(1, 1), 2, 2);
+    let mut sent = Vec::new();
+    for tick in 1..400 {
+        let (now, mut out) = (limits.resend * tick, Vec::new());
+        home.step(Monotonic(now.as_nanos() as u64), HomeInput::Tick, &mut out);
+        if matches!(bodies(&out)[..], [(_, FromHome::Invalidate { .. })]) {
+            sent.push(now);
+        }
+    }
+    let pauses: Vec<Duration> = sent.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert_eq!((sent[0], pauses[0]), (limits.resend, limits.resend));
+    assert!(pauses.is_sorted() && sent.len() < 40, "{pauses:?}");
+    let longest = *pauses.last().unwrap();
+    assert!(longest > Duration::from_secs(1) && longest < limits.give_up / 3, "{longest:?}");
 }
 
 #[test]
