@@ -1,7 +1,7 @@
 #!/bin/sh
 # Makes .deps/test (boto3 and aws-cli), .deps/s3fs, .deps/node (@aws-sdk/client-s3), .deps/openwhisk (OpenWhisk's
 # client for JavaScript) and .deps/promlint (Prometheus' linter), exactly as pinned, all at once;
-# installs Debian's runc, slirp4netns and chromium, and takes promtool out of Debian's prometheus.
+# installs Debian's runc, slirp4netns, chromium, rclone and s3cmd, and takes promtool out of Debian's prometheus.
 # Does nothing for what is up to date. Fails only for boto3 and aws-cli: the tests of the others say that they are skipped.
 set -u
 
@@ -97,6 +97,9 @@ install_promtool() {
 (package slirp4netns)
 # For the page.
 (package chromium)
+# They compare entity tags with MD5 sums.
+(package rclone)
+(package s3cmd)
 venv "$deps/s3fs" "$root/tests/requirements-s3fs.txt" &
 s3fs=$!
 modules "$deps/node" node &

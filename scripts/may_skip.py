@@ -88,6 +88,7 @@ CONDITIONS = {
     "no-go": lambda: not shutil.which("go"),
     "no-promtool": lambda: not (shutil.which("promtool") or (PROJECT / ".deps/promtool").is_file()),
     "no-fuse": lambda: not can_serve_disks(),
+    "no-synchronizers": lambda: not (shutil.which("rclone") and shutil.which("s3cmd")),
     "no-wsk": lambda: not shutil.which("wsk"),
     # These two are of tests with #[ignore]: another test runs it as a process of its own; somebody asks for it.
     "child": lambda: True,

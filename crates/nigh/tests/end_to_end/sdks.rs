@@ -22,6 +22,7 @@ pub(crate) fn passes(node: &Node, program: &Path, name: &str) {
         .envs(node.sdk_environment())
         .env("NIGH_SDK_REAL", "1")
         .env("NIGH_SDK_RUNTIME", node.python_runtime())
+        .env("SYNCHRONIZERS", "aws rclone s3cmd")
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
@@ -83,6 +84,24 @@ fn aws_cli_drives_a_whole_node() {
         passes(&node, Path::new("bash"), "aws_cli_lambda.sh");
         passes(&node, Path::new("bash"), "aws_cli_scheduler.sh");
     }
+}
+
+#[test]
+fn synchronizers_find_what_has_changed_whatever_entity_tags_a_bucket_has() {
+    let test = "synchronizers_find_what_has_changed_whatever_entity_tags_a_bucket_has";
+    let Some(python) = python(test) else { return };
+    let here = |program: &&str| Command::new(program).arg("--version").output().is_ok_and(|said| said.status.success());
+    let found: Vec<&str> = ["aws", "rclone", "s3cmd"].into_iter().filter(here).collect();
+    if found.len() < 3 {
+        return skip(test, format!("of aws, rclone and s3cmd only {found:?} are in PATH"));
+    }
+    let node = Node::start(&python);
+    for tags in ["md5", "composite"] {
+        let bucket = format!("nigh://sync-{tags}");
+        node.ok(["objects", "mb", &bucket]);
+        node.ok(["objects", "policy", &bucket, "--etag", tags]);
+    }
+    passes(&node, Path::new("bash"), "synchronizers.sh");
 }
 
 #[test]
