@@ -2,6 +2,7 @@
 //! TCP with mutual TLS, as between nodes, or without. Their store makes its objects up, so that no disk is measured.
 
 use std::num::NonZeroU16;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -25,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 use crate::LabError;
 use crate::instrument::error::Tried;
 use crate::instrument::made_up::{failed, key, store};
+use crate::instrument::zone::Zone;
 
 const CLUSTER: &str = "bench";
 const LIFE: u64 = 1;
@@ -82,8 +84,13 @@ fn name(number: u32) -> String {
 }
 
 impl Members {
-    /// Members whose memories have room for `room` each, and whose objects have `length` bytes.
-    pub(crate) async fn start(over: MemberTransport, length: u64, room: ByteSize) -> Result<Self, LabError> {
+    /// Members whose memories have room for `room` each, and whose objects have `length` bytes. The first, which has the
+    /// homes, is at the other machine if there is one.
+    pub(crate) async fn start(
+        (over, zone): (MemberTransport, Option<&Zone>),
+        length: u64,
+        room: ByteSize,
+    ) -> Result<Self, LabError> {
         let folder = tempfile::tempdir().at(std::env::temp_dir())?;
         let refused = |error| failed("certificates", &error);
         let authority = Authority::create(folder.path(), CLUSTER, DAYS).map_err(refused)?;
@@ -96,7 +103,9 @@ impl Members {
                 MemberTransport::Tcp => Security::Plain,
                 MemberTransport::Tls => Security::Tls(Arc::new(Credentials::open(files).map_err(refused)?)),
             };
-            let member = members.join(number, identity, security, length, room).await?;
+            let listener = Zone::tokio_listener(zone.filter(|_| number == 0));
+            let listener = listener.map_err(|error| failed("a listener", &error))?;
+            let member = members.join(number, (identity, listener), security, length, room).await?;
             members.all.push(member);
         }
         for one in &members.all {
@@ -114,7 +123,7 @@ impl Members {
     async fn join(
         &self,
         number: u32,
-        identity: Identity,
+        (identity, listener): (Identity, TcpListener),
         security: Security,
         length: u64,
         room: ByteSize,
@@ -134,7 +143,6 @@ impl Members {
         let memory =
             ObjectMemory::open_in_cluster(place, store(length), writes, clock, Vec::new(), spool, limits).await;
         let memory = memory.map_err(|error| failed("a memory", &error))?;
-        let listener = TcpListener::bind("127.0.0.1:0").await.map_err(|error| failed("a listener", &error))?;
         let address = listener.local_addr().map_err(|error| failed("a listener", &error))?.to_string();
         let address = PeerAddress { name: name(number).into(), address: address.into(), incarnation: Some(LIFE) };
         let settings = ServerSettings { drain_max: Duration::ZERO, ..ServerSettings::default() };
@@ -181,13 +189,13 @@ impl Members {
         }
     }
 
-    /// Brings an object into the memory of `member`, which does not have it: how long that takes.
-    pub(crate) async fn fetch(&self, member: usize, number: u64) -> Result<Duration, LabError> {
-        let object = [Self::object(number)?];
+    /// Brings objects into the memory of `member`, which does not have them: how long that takes.
+    pub(crate) async fn fetch(&self, member: usize, numbers: Range<u64>) -> Result<Duration, LabError> {
+        let objects: Vec<ObjectId> = numbers.map(Self::object).collect::<Result<_, _>>()?;
         let begun = Instant::now();
-        let brought = self.all[member].memory.bring(&object).await;
+        let brought = self.all[member].memory.bring(&objects).await;
         let took = begun.elapsed();
-        if brought.iter().any(|bytes| *bytes > 0) {
+        if brought.len() == objects.len() && brought.iter().all(|bytes| *bytes > 0) {
             return Ok(took);
         }
         Err(failed("bringing an object into memory", &"it was not brought"))

@@ -65,7 +65,7 @@ pub(super) struct ReelectReport {
 async fn reelected(megabytes: u64, ofc_ms: f64, rounds: usize) -> Result<ReelectRow, LabError> {
     let objects = (megabytes << 20).div_ceil(OBJECT_BYTES);
     let (mut all, mut asked, mut free) = (Vec::new(), Vec::new(), Vec::new());
-    let members = Members::start(MemberTransport::Tls, OBJECT_BYTES, room(megabytes)).await?;
+    let members = Members::start((MemberTransport::Tls, None), OBJECT_BYTES, room(megabytes)).await?;
     members.bring(2, objects, 0).await?;
     // The first round warms the connections up.
     for round in 0..=rounds {
@@ -91,7 +91,7 @@ async fn copied(megabytes: u64, rounds: usize) -> Result<CopyRow, LabError> {
     let objects = (megabytes << 20).div_ceil(OBJECT_BYTES);
     let mut times = Vec::new();
     for _ in 0..rounds {
-        let members = Members::start(MemberTransport::Tls, OBJECT_BYTES, room(megabytes)).await?;
+        let members = Members::start((MemberTransport::Tls, None), OBJECT_BYTES, room(megabytes)).await?;
         members.bring(1, objects, USES).await?;
         let begun = Instant::now();
         let (_, done) = members.give_up(1, room(megabytes).bytes()).await;

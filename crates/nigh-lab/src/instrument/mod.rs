@@ -43,3 +43,4 @@ pub(crate) mod trace_library;
 pub(crate) mod tree;
 pub(crate) mod verdict;
 pub mod vm;
+pub(crate) mod zone;

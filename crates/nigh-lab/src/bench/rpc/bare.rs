@@ -1,7 +1,7 @@
 //! The peers: a thread that sends as many bytes as it is asked for, over TCP or over rustls, and who asks.
 
 use std::io::{self, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -13,17 +13,21 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::version::TLS13;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 
-use super::{LOCALHOST, failed};
+use super::failed;
 use crate::LabError;
+use crate::instrument::zone::Zone;
 
 /// Who asks, over a stream.
 pub(super) struct BareReader<S>(S);
 
 type TlsStream = StreamOwned<ClientConnection, TcpStream>;
 
-/// A connection to a thread that serves it with `serving`.
-fn connected(serving: impl FnOnce(TcpStream) -> io::Result<()> + Send + 'static) -> io::Result<TcpStream> {
-    let listener = TcpListener::bind((LOCALHOST, 0))?;
+/// A connection to a thread that serves it with `serving`, at the other machine if there is one.
+fn connected(
+    zone: Option<&Zone>,
+    serving: impl FnOnce(TcpStream) -> io::Result<()> + Send + 'static,
+) -> io::Result<TcpStream> {
+    let listener = Zone::listener(zone)?;
     let stream = TcpStream::connect(listener.local_addr()?)?;
     let (other, _) = listener.accept()?;
     stream.set_nodelay(true)?;
@@ -52,22 +56,26 @@ impl<S: Read + Write> BareReader<S> {
 }
 
 impl BareReader<TcpStream> {
-    pub(super) fn over_tcp(bytes: &Bytes) -> Result<Self, LabError> {
+    pub(super) fn over_tcp(zone: Option<&Zone>, bytes: &Bytes) -> Result<Self, LabError> {
         let bytes = bytes.clone();
-        let stream = connected(move |stream| serve(stream, &bytes));
+        let stream = connected(zone, move |stream| serve(stream, &bytes));
         stream.map(Self).map_err(|error| failed("bare TCP", &error))
     }
 }
 
 impl BareReader<TlsStream> {
     /// With the certificates of the server and of the caller.
-    pub(super) fn over_tls(bytes: &Bytes, files: &[CertificateFiles; 2]) -> Result<Self, LabError> {
+    pub(super) fn over_tls(
+        zone: Option<&Zone>,
+        bytes: &Bytes,
+        files: &[CertificateFiles; 2],
+    ) -> Result<Self, LabError> {
         let [server, caller] = files;
         let refused = |error: rustls::Error| failed("bare TLS", &error);
         let begin = |server, caller| Ok((ServerConnection::new(server)?, ClientConnection::new(caller, name())?));
         let (server, caller) = begin(server_config(server)?, client_config(caller)?).map_err(refused)?;
         let bytes = bytes.clone();
-        let stream = connected(move |stream| serve(StreamOwned::new(server, stream), &bytes));
+        let stream = connected(zone, move |stream| serve(StreamOwned::new(server, stream), &bytes));
         let stream = stream.map_err(|error| failed("bare TLS", &error))?;
         Ok(Self(StreamOwned::new(caller, stream)))
     }
